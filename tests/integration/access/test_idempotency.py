@@ -72,39 +72,6 @@ def test_idempotency_key__200_concurrent_requests_create_one_toy(
     assert toys() == 1
 
 
-def test_idempotency_key__concurrent_processes_create_one_toy(
-    resources: Resources, client: ToyClient, toys: Toys, database_url: str
-) -> None:
-    databases = [Database(database_url, pool_size=2) for _ in range(4)]
-    apps = [
-        toy_app(
-            Resources(
-                db=db,
-                secrets=resources.secrets,
-                data_dir=resources.data_dir,
-                clock=resources.clock,
-            ),
-            Workshop(),
-        )
-        for db in databases
-    ]
-    for app in apps:  # FastAPI builds its routes at their first use, and silences warnings then
-        app.openapi()
-    gate = threading.Barrier(len(apps))
-
-    def send(app: FastAPI) -> int:
-        gate.wait(WAIT_S)
-        answer = ToyClient(app, client.token).post("/toys", **with_key("k"))
-        return int(answer.status_code)
-
-    with ThreadPoolExecutor(len(apps)) as pool:
-        statuses = Counter(pool.map(send, apps))
-    for db in databases:
-        db.dispose()
-    assert set(statuses) <= {201, 409}
-    assert (statuses[201] >= 1, toys()) == (True, 1)
-
-
 def test_idempotency_key__response_survives_a_restart(
     client: ToyClient, resources: Resources, toys: Toys, database_url: str
 ) -> None:
@@ -145,17 +112,6 @@ def test_idempotency_key__secrets_are_part_of_the_request(client: ToyClient) -> 
         for secret in ("one", "two")
     ]
     assert statuses == [201, 422]
-
-
-def test_idempotency_key__json_formatting_does_not_matter(client: ToyClient, toys: Toys) -> None:
-    for body in ('{"name": "bear", "secret": "s"}', '{ "secret":"s","name":"b\\u0065ar" }'):
-        answer = client.post(
-            "/toys",
-            content=body,
-            headers={"Idempotency-Key": "k", "Content-Type": "application/json"},
-        )
-        assert answer.status_code == 201
-    assert toys() == 1
 
 
 def test_idempotency_key__is_bound_to_api_key_and_path(
@@ -257,10 +213,6 @@ def test_idempotency_key__unprintable_or_too_long_text_is_refused(
     assert toys() == 0
 
 
-def test_idempotency_key__255_printable_characters_are_accepted(client: ToyClient) -> None:
-    assert client.post("/toys", **with_key("~" * 255)).status_code == 201
-
-
 def test_idempotency_key__expires_after_a_day(
     client: ToyClient, clock: ManualClock, toys: Toys, db: Database
 ) -> None:
@@ -294,9 +246,3 @@ def test_idempotency_key__stored_response_is_encrypted(client: ToyClient, db: Da
         ).scalar_one()
     assert json.loads(row)["response"].startswith("v1.")
     assert [word for word in ("bear", "hush", str(client.token)) if word in row] == []
-
-
-def test_idempotent__route_without_a_role_is_an_error(client: ToyClient) -> None:
-    with pytest.raises(ExceptionGroup) as failure:
-        client.post("/careless", headers={"Idempotency-Key": "k"})
-    assert "declares no role" in str(failure.value.exceptions[0])

@@ -4,7 +4,6 @@ import hmac
 import zlib
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
@@ -14,9 +13,8 @@ from mosaico.access import key_finder, queries
 from mosaico.access.key_finder import KeyFinder
 from mosaico.access.models import ApiKey
 from mosaico.access.rules import RoleName, generate_token, parse_token
-from mosaico.access.service import ensure_first_admin_key, revoke_key
+from mosaico.access.service import revoke_key
 from mosaico.core.db import Database
-from mosaico.core.encryption import Secret
 from mosaico.core.resources import Resources
 from tests.integration.access.toy_service import START, ManualClock, ToyClient, Workshop, toy_app
 
@@ -132,15 +130,6 @@ def test_require_role__all_invalid_keys_get_the_same_response(
     assert ToyClient(app, good).get("/toys").status_code == 200
 
 
-def test_configured_admin_key__can_be_a_sentence(
-    app: FastAPI, db: Database, tmp_path: Path
-) -> None:
-    key = Secret("a sentence that only we know: 2 + 2!")
-    ensure_first_admin_key(db, tmp_path, key)
-    assert ToyClient(app, key.reveal()).delete("/toys/toy-1").status_code == 204
-    assert ToyClient(app, key.reveal() + "!").get("/toys").status_code == 401
-
-
 def test_find_key__id_of_another_key_is_refused(db: Database, create_token: CreateToken) -> None:
     mine, other = create_token("read"), create_token("admin")
     body, _, _ = mine.replace(key_id(mine), key_id(other)).rpartition("_")
@@ -210,25 +199,6 @@ def test_key_finder__number_of_accepted_keys_is_limited(
     assert len(keys._accepted) == 3
 
 
-def test_record_use__writes_once_a_minute(
-    db: Database, resources: Resources, create_token: CreateToken
-) -> None:
-    clock, token = ManualClock(), create_token("read")
-    apps = [
-        toy_app(
-            Resources(db=db, secrets=resources.secrets, data_dir=resources.data_dir, clock=clock),
-            Workshop(),
-        )
-        for _ in range(3)
-    ]  # each as a process of its own
-    use_times = []
-    for app in apps:
-        assert ToyClient(app, token).get("/toys").status_code == 200
-        use_times.append(last_used(db, token))
-        clock.forward(seconds=30)
-    assert use_times == [START, START, START + timedelta(seconds=60)]
-
-
 def test_record_use__refused_request_is_not_recorded(
     app: FastAPI, db: Database, create_token: CreateToken
 ) -> None:
@@ -257,12 +227,3 @@ def test_require_role__missing_database_gives_503_not_401(
     gone.dispose()
     assert answer.status_code == 503
     assert answer.headers["Retry-After"]
-
-
-def test_openapi__describes_bearer_scheme_and_idempotency_key(app: FastAPI) -> None:
-    api = app.openapi()
-    scheme = api["components"]["securitySchemes"]["ApiKey"]
-    post = api["paths"]["/toys"]["post"]
-    assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
-    assert post["security"] == [{"ApiKey": []}]
-    assert "Idempotency-Key" in [parameter["name"] for parameter in post["parameters"]]

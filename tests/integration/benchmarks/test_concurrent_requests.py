@@ -2,7 +2,6 @@
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import httpx
 
@@ -14,33 +13,6 @@ KPIS = "/benchmarks/bench-001/kpis"
 def all_at_once(service: Service, requests: list[tuple[str, str, JSON]]) -> list[httpx.Response]:
     with ThreadPoolExecutor(8) as threads:
         return list(threads.map(lambda request: service.send(*request), requests))
-
-
-def test_idempotency__create_request_is_executed_once_per_key(service: Service) -> None:
-    service.create_benchmark()
-    bodies: dict[str, JSON] = {
-        "/agents": {"name": "Pelican"},
-        "/benchmarks": {"datasetRef": "x"},
-        KPIS: {"name": "quality", "formula": "ROUGE"},
-    }
-    for path, body in bodies.items():
-        once: dict[str, Any] = {"headers": {"Idempotency-Key": "one"}}
-        first, again = (service.send("POST", path, body, **once) for _ in range(2))
-        assert (first.status_code, again.status_code) == (201, 201)
-        assert (again.content, again.headers["Location"]) == (
-            first.content,
-            first.headers["Location"],
-        )
-        assert again.headers["Idempotent-Replayed"] == "true"
-        changed = service.expect_problem(422, "POST", path, {**body, "id": "other"}, **once)
-        assert changed["type"] == "/problems/idempotency-key-reused"
-        before = len(service.list_items(path))
-        service.expect_problem(
-            422, "POST", path, {"nonsense": 1}, headers={"Idempotency-Key": "two"}
-        )
-        assert len(service.list_items(path)) == before
-        service.expect_problem(422, "POST", path, body, headers={"Idempotency-Key": "x" * 256})
-    assert [len(service.list_items(path)) for path in bodies] == [1, 2, 1]
 
 
 def test_create__one_of_many_concurrent_requests_gets_the_id(service: Service) -> None:
@@ -66,25 +38,3 @@ def test_change_kpi__concurrent_edits_create_one_revision_each(service: Service)
     assert service.get("/benchmarks/bench-001")["revision"] == 17, (
         "8 edits of its KPI are edits of it, too"
     )
-
-
-def test_create_benchmark__agent_deleted_concurrently(service: Service) -> None:
-    for number in range(6):
-        service.create_agent(f"a-{number}")
-    named = [("POST", "/benchmarks", {"evaluates": [f"a-{n}"]}) for n in range(6)]
-    started = [
-        ("POST", "/benchmark-runs", {"benchmarkId": "bench-001", "agentId": f"a-{n}"})
-        for n in range(6)
-    ]
-    service.create_benchmark()
-    with ThreadPoolExecutor(6) as threads:
-        deletions = [threads.submit(service.send, "DELETE", f"/agents/a-{n}") for n in range(6)]
-        creations = [threads.submit(service.send, *request) for request in named + started]
-        deleted = [deletion.result().status_code for deletion in deletions]
-        created = [creation.result().status_code for creation in creations]
-    # Whichever request is first, the other one is refused.
-    assert set(deleted) <= {204, 409}
-    assert set(created) <= {201, 404, 422}
-    for number, status in enumerate(deleted):
-        there = service.send("GET", f"/agents/a-{number}").status_code
-        assert there == (404 if status == 204 else 200)

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import subprocess
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,7 +10,6 @@ import pytest
 
 from tests.integration.cli.conftest import Shell
 from tests.support.service import Service, pair
-from tests.support.waiting import LIVENESS_S
 
 EXPECTED = [
     {"itemId": "item-1", "output": "a b c d", "ROUGE": 1.0, "tags": ""},
@@ -62,53 +60,7 @@ def test_export__is_read_by_compare(mosaico: Shell, completed_run: str, name: st
     )
 
 
-def test_export__parquet_needs_a_file(mosaico: Shell, completed_run: str) -> None:
-    refused = mosaico("runs", "export", completed_run, "--format", "parquet")
-    assert (refused.exit_code, "Parquet requires an output file" in refused.stderr) == (2, True)
-
-
-def test_export__ending_of_another_format_is_refused(mosaico: Shell, completed_run: str) -> None:
-    refused = mosaico("runs", "export", completed_run, "run.xlsx")
-    assert (refused.exit_code, Path("run.xlsx").exists()) == (2, False)
-    assert "run.xlsx: .xlsx is not a format of rows" in refused.stderr
-    mosaico.ok("runs", "export", completed_run, "run.txt", "--format", "csv")
-
-
 def test_export__a_failed_export_keeps_the_old_file(mosaico: Shell, service: Service) -> None:
     Path("run.csv").write_text("old")
     refused = mosaico("runs", "export", "nope", "run.csv")
     assert (refused.exit_code, Path("run.csv").read_text()) == (66, "old")
-
-
-def test_history__is_a_table_and_rows(mosaico: Shell, service: Service, completed_run: str) -> None:
-    listed = mosaico.ok("history", "list", "--kpi", "quality", "--fields", "name,value,runId")
-    assert listed.stdout == f"name\tvalue\trunId\nquality\t0.833333\t{completed_run}\n"
-    [kpi] = service.get("/benchmarks/bench-001/kpis")["items"]
-    trend = f"{str(service.client.base_url).rstrip('/')}/benchmarks/bench-001/kpis/{kpi['id']}"
-    assert listed.stderr == f"page: {trend}\n"
-    assert service.client.get(trend, headers={"Accept": "text/html"}).status_code == 200
-    every = mosaico.ok("history", "list", "--kpi", "speed")
-    assert every.stderr.endswith("/benchmarks\n")
-    exported = mosaico.ok("history", "export", "--benchmark", "bench-001").stdout
-    [row] = csv.DictReader(io.StringIO(exported))
-    assert (row["runId"], row["unit"], row["verdict"]) == (completed_run, "ratio", "")
-    nothing = mosaico.ok("history", "export", "--kpi", "speed")
-    assert nothing.stdout.count("\n") == 1
-    assert nothing.stderr == "no KPI value matches the filters\n"
-
-
-def test_output__a_closed_pipe_ends_the_command_quietly(mosaico: Shell, tmp_path: Path) -> None:
-    # More than the buffer of a pipe: the command still writes when `head` has ended.
-    traces = (
-        json.dumps({"traceId": f"trace-{number:05}", "output": "a"}) for number in range(4000)
-    )
-    (tmp_path / "many.jsonl").write_text("\n".join(traces))
-    words = ("score", "many.jsonl", "--metrics", "EXACT_MATCH", "--json")
-    process = mosaico.process(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout is not None and process.stderr is not None  # noqa: PT018 - both are pipes
-    assert process.stdout.readline() == b'{"rows":[\n'
-    process.stdout.close()
-    assert process.wait(LIVENESS_S) == 141  # as git and gh
-    assert b"Traceback" not in (errors := process.stderr.read())
-    assert b"BrokenPipe" not in errors
-    process.stderr.close()

@@ -2,13 +2,8 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from mosaico.core.console import api_calls
 from tests.integration.cli.conftest import Shell
-from tests.support.every_page import write_every_page
 from tests.support.service import Service, ndjson, pair
 
 
@@ -55,35 +50,6 @@ def test_agent__is_created_listed_shown_updated_and_deleted(
     assert changed["langfuseUrl"] == "https://langfuse.example"
     mosaico.ok("agents", "delete", "agent-1", "--yes")
     assert service.get("/agents")["items"] == []
-
-
-def test_commands__print_the_page_of_each_resource(mosaico: Shell, service: Service) -> None:
-    url = mosaico.variables["MOSAICO_URL"]
-    with service.resources.db.begin() as session:
-        write_every_page(session)
-    for command, page in (
-        (("datasets", "show", "upload-1"), "/datasets/upload-1"),
-        (("keys", "show", "key-1"), "/keys/key-1"),
-        (("alerts", "silences", "show", "silence-1"), "/silences/silence-1/edit"),
-        (("notify", "deliveries", "show", "delivery-1"), "/deliveries/delivery-1"),
-        (("inbox", "show", "note-0"), "/inbox?tab=all"),
-        (("runs", "list"), "/runs"),
-        (("agents", "list"), "/agents"),
-        (("benchmarks", "list"), "/benchmarks"),
-        (("schedules", "list"), "/schedules"),
-        (("datasets", "list"), "/datasets"),
-        (("keys", "list"), "/keys"),
-        (("audit",), "/audit"),
-        (("incidents", "list"), "/incidents"),
-        (("alerts", "list"), "/alert-history"),
-        (("alerts", "rules", "list"), "/alerts"),
-        (("alerts", "silences", "list"), "/inbox?tab=silenced"),
-        (("notify", "endpoints", "list"), "/endpoints"),
-        (("notify", "deliveries", "list"), "/deliveries"),
-        (("inbox", "list"), "/inbox?tab=all"),
-    ):
-        assert f"page: {url}{page}\n" in mosaico.ok(*command).stderr, command
-        assert service.client.get(page, headers={"Accept": "text/html"}).status_code == 200, page
 
 
 def test_agent__secret_key_is_read_from_a_file_or_stdin_and_never_shown(
@@ -143,70 +109,6 @@ def test_benchmark__is_created_from_options(mosaico: Shell, service: Service) ->
     assert service.get("/benchmarks")["items"] == []
 
 
-def test_benchmark__kpi_has_the_direction_of_its_formula_or_the_named_one(
-    mosaico: Shell, service: Service
-) -> None:
-    kpis = ("speed=LATENCY_MS.p95", "words=OUTPUT_TOKENS higher", "mixed=ROUGE + LATENCY_MS")
-    created = mosaico.ok(
-        *("benchmarks", "create", "--id", "bench-1", "--dataset", "support"),
-        *(word for kpi in kpis for word in ("--kpi", kpi)),
-    )
-    stored = service.get("/benchmarks/bench-1")["measures"]
-    assert {kpi["name"]: (kpi["formula"], kpi["direction"]) for kpi in stored} == {
-        "speed": ("LATENCY_MS.p95", "LOWER_IS_BETTER"),
-        "words": ("OUTPUT_TOKENS", "HIGHER_IS_BETTER"),
-        "mixed": ("ROUGE + LATENCY_MS", "NEITHER"),
-    }
-    warnings = [line for line in created.stderr.splitlines() if line.startswith("warning: KPI ")]
-    assert [line.split()[2] for line in sorted(warnings)] == ["mixed:", "words:"]
-
-
-def test_benchmark__is_created_from_a_file_and_options_override_it(
-    mosaico: Shell, service: Service, tmp_path: Path
-) -> None:
-    file = tmp_path / "benchmark.json"
-    body: dict[str, Any] = {"id": "from-file", "datasetRef": "file", "runName": "monday"}
-    file.write_text(json.dumps(body))
-    created = mosaico.ok("benchmarks", "create", "--file", file, "--dataset", "option", "--json")
-    document = json.loads(created.stdout)
-    assert (document["id"], document["datasetRef"]) == ("from-file", "option")
-    assert document["runName"] == "monday"
-    body["id"] = "from-stdin"
-    mosaico.ok("benchmarks", "create", "--file", "-", stdin=json.dumps(body))
-    assert service.get("/benchmarks/from-stdin")["datasetRef"] == "file"
-
-
-def test_create__invalid_json_file_is_reported_with_line_and_column(
-    mosaico: Shell, tmp_path: Path
-) -> None:
-    file = tmp_path / "broken.json"
-    file.write_text('{"id": "x",\n "metrics": [}')
-    refused = mosaico("benchmarks", "create", "--file", file)
-    assert (refused.exit_code, refused.stdout) == (65, "")
-    assert refused.stderr.startswith(f"error: {file}:2:14: ")
-    assert mosaico("agents", "create", "--file", tmp_path / "none.json").exit_code == 2
-
-
-def test_create__invalid_value_is_reported_with_its_option(mosaico: Shell) -> None:
-    refused = mosaico(
-        *("benchmarks", "create", "--dataset", "d", "--metric", "ROUGE", "--metric", "BLUE")
-    )
-    assert (refused.exit_code, refused.stdout) == (65, "")
-    assert "--metric BLUE: " in refused.stderr
-    assert "BLEU" in refused.stderr
-    assert mosaico("benchmarks", "create", "--kpi", "no formula").exit_code == 65
-
-
-def test_create__errors_name_options_and_in_json_fields(mosaico: Shell) -> None:
-    words = ("benchmarks", "create", "--id", "b", "--dataset", "d", "--kpi", "q=ROGUE")
-    refused = mosaico(*words)
-    assert refused.stderr.startswith(
-        "error: some values are not valid\n  --kpi q=ROGUE: 1:1: unknown metric ROGUE."
-    )
-    problem = json.loads(mosaico(*words, "--json").stderr)
-    assert problem["errors"][0]["pointer"] == "/measures/0/formula"
-
-
 def test_delete__of_what_is_in_use_names_the_command_that_hides_it(
     mosaico: Shell, service: Service
 ) -> None:
@@ -250,29 +152,6 @@ def test_dataset__is_uploaded_listed_replaced_and_deleted(
     assert service.get("/local-datasets")["items"] == []
 
 
-def test_upload__invalid_line_is_reported_with_its_number(mosaico: Shell, service: Service) -> None:
-    lines = ndjson([pair(1)]) + b'{"traceId": 7}\n'
-    refused = mosaico("datasets", "upload", "-", "--name", "n", "--run-name", "r", stdin=lines)
-    assert (refused.exit_code, refused.stdout) == (65, "")
-    assert "line 2" in refused.stderr
-    assert service.get("/local-datasets")["items"] == []
-
-
-def test_list__reads_as_many_pages_as_the_limit_requires(
-    mosaico: Shell, service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The command runs in this process.
-    monkeypatch.setattr(api_calls, "MAX_PAGE_SIZE", 2)
-    for number in range(3):
-        service.create_agent(f"agent-{number}")
-    newest_two = mosaico.ok("agents", "list", "--limit", "2")
-    assert [row[0] for row in cells(newest_two.stdout)[1:]] == ["agent-2", "agent-1"]
-    assert "raise --limit to see more" in newest_two.stderr
-    all_three = mosaico.ok("agents", "list", "--limit", "500")
-    assert len(cells(all_three.stdout)) == 1 + 3
-    assert all_three.stderr == f"page: {mosaico.variables['MOSAICO_URL']}/agents\n"
-
-
 def test_key__is_created_used_and_revoked(mosaico: Shell) -> None:
     created = mosaico.ok("keys", "create", "nightly job", "--role", "run")
     token = created.stdout.strip()
@@ -294,37 +173,6 @@ def test_key__is_created_used_and_revoked(mosaico: Shell) -> None:
     mosaico.ok("keys", "revoke", key["id"], "--yes")
     states = [row[3] for row in cells(mosaico.ok("keys", "list").stdout)[1:]]
     assert sorted(states) == ["active", "revoked"]
-
-
-def test_key__has_an_optional_expiry(mosaico: Shell) -> None:
-    created = mosaico.ok(
-        "keys", "create", "guest", "--expires-at", "2999-01-31T12:00:00+0100", "--json"
-    )
-    key = json.loads(created.stdout)
-    assert key["expiresAt"].startswith("2999-01-31T11:00:00")
-    mosaico.ok("keys", "update", key["id"], "--name", "visitor", "--clear", "expires-at")
-    changed = json.loads(mosaico.ok("keys", "show", key["id"], "--json").stdout)
-    assert (changed["name"], changed["expiresAt"]) == ("visitor", None)
-
-
-def test_output__control_characters_and_brackets_are_escaped(
-    mosaico: Shell, service: Service
-) -> None:
-    service.create_agent(
-        "a-1", name="[bold]Pelican[/bold]", description="line\nbreak\tand \x1b[31m"
-    )
-    assert "[bold]Pelican[/bold]" in mosaico.ok("agents", "list").stdout
-    details = mosaico.ok("agents", "show", "a-1").stdout
-    assert ["description", "line\\nbreak\\tand \\x1b[31m"] in cells(details)
-
-
-def test_upload__rejected_large_file_reports_the_reason(mosaico: Shell, tmp_path: Path) -> None:
-    file = tmp_path / "large.jsonl"
-    # 30 MB: the service answers before it has read them, while the client still sends.
-    file.write_bytes(ndjson([pair(1, output="x" * 100_000)]) * 300)
-    unauthorized = Shell(variables={**mosaico.variables, "MOSAICO_API_KEY": "wrong-key"})
-    refused = unauthorized("datasets", "upload", file, "--name", "n", "--run-name", "r")
-    assert (refused.exit_code, refused.stdout) == (77, "")
 
 
 def test_benchmark__baseline_is_pinned_and_unpinned_and_power_is_shown(

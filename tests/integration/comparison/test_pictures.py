@@ -38,16 +38,6 @@ def test_plot__draws_trend_changes_and_items(service: Service, two_runs: list[JS
     assert "40 items: 10 worse, 1 better, mean −0.225" in items.text
 
 
-def test_plot__missing_data_is_refused(service: Service, two_runs: list[JSON]) -> None:
-    path = f"/benchmark-runs/{two_runs[1]['id']}/plot"
-    problem = service.expect_problem(404, "GET", path, params={"kpi": "speed"})
-    assert problem["type"].endswith("nothing-to-plot")
-    service.expect_problem(422, "GET", path, params={"metric": "ACCURACY"})
-    service.expect_problem(
-        422, "GET", path, params={"against": two_runs[0]["id"], "metric": "ROUGE"}
-    )
-
-
 def test_plot_command__writes_a_file(
     service: Service, two_runs: list[JSON], tmp_path: Path
 ) -> None:
@@ -64,18 +54,3 @@ def test_plot_command__writes_a_file(
     refused = CliRunner().invoke(cli, [*words, str(tmp_path / "run.png")], env=env)
     assert (refused.exit_code, "a plot is written as SVG only" in refused.stderr) == (2, True)
     assert not (tmp_path / "run.png").exists()
-
-
-def test_plot__title_has_names_and_dates_and_is_never_cut(
-    service: Service, two_runs: list[JSON]
-) -> None:
-    base, worse = (run["id"] for run in two_runs)
-    name = "Pelican " * 20
-    service.send("PATCH", "/agents/agent-001", json={"name": name})
-    path = f"/benchmark-runs/{worse}/plot"
-    trend = service.send("GET", path).text
-    assert f">quality of {name.strip()}" in trend
-    assert 'textLength="624" lengthAdjust="spacingAndGlyphs"' in trend
-    changes = service.send("GET", path, params={"against": base}).text
-    assert f"{worse}" not in changes
-    assert ": changes with 95 % CI" in changes

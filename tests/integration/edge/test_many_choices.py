@@ -5,17 +5,12 @@ from datetime import UTC, datetime
 from typing import Final
 
 import pytest
-from sqlalchemy import text
 
-from mosaico.access.models import ApiKey
 from mosaico.agents.models import Agent
-from mosaico.core import row_counts
-from mosaico.core.names import Names
-from mosaico.core.web.pages import environment
 from mosaico.kpis.models import KpiHistory
 from mosaico.run_store.models import BenchmarkRun
 from tests.support.page_data import write_month
-from tests.support.page_reads import HTML, read_page
+from tests.support.page_reads import read_page
 from tests.support.service import Service
 
 TREND: Final = "/benchmarks/support/kpis/support-pass"
@@ -61,74 +56,6 @@ def test_page__of_many_agents_suggests_them(path: str, crowd: Service) -> None:
     assert not re.search(r'<select [^>]*name="(?:agent|agentId|matchers.agentId)"', page)
 
 
-@pytest.mark.parametrize(
-    "path", ["/runs", "/inbox", "/new/schedule", "/alerts/rule-1", "/benchmarks/support"]
-)
-def test_page__of_more_agents_than_it_suggests_links_to_all(path: str, crowd: Service) -> None:
-    page = read_page(crowd, path)
-    # The 250, and three of the month.
-    assert "200 of 253 agents are suggested, others by ID" in page
-    assert '<a href="/agents">all of them</a>' in page
-    assert "benchmarks are suggested" not in page
-
-
-def test_suggested_names__choice_of_none_is_no_name() -> None:
-    agents = Names([(f"a{number}", "A") for number in range(200)], "/agents", "1,203 agents")
-    macros = environment().get_template("macros.html").make_module({"frame": None})
-    text = str(macros.suggested_names(agents.choices(("", "every agent"))))  # type: ignore[attr-defined]
-    assert "200 of 1,203 agents are suggested" in text
-    whole = Names(agents.items(), "/agents")
-    assert str(macros.suggested_names(whole.choices())).strip() == ""  # type: ignore[attr-defined]
-
-
-def test_names__are_counted_up_to_a_limit(crowd: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_counts, "MAX_COUNTED", 240)
-    assert "200 of more than 240 agents are suggested" in read_page(crowd, "/runs")
-
-
-def test_silence_form__of_many_rules_and_audit_log_of_many_keys_say_how_many(
-    crowd: Service,
-) -> None:
-    with crowd.resources.db.begin() as session:
-        session.execute(
-            text(
-                "INSERT INTO alert_rules SELECT (jsonb_populate_record(rule, jsonb_build_object('id', 'rule-n' || n))).*"
-                " FROM alert_rules AS rule, generate_series(1, 210) AS n WHERE id = 'rule-1'"
-            )
-        )
-        session.add_all(
-            ApiKey(
-                id=f"key-{n}", name=f"CI {n}", role="run", digest=f"key-{n}".encode(), created_at=datetime.now(UTC),
-            )
-            for n in range(210)
-        )  # fmt: skip
-    assert re.search(r"200 of 21\d alert rules are suggested", read_page(crowd, "/new/silence"))
-    page = read_page(crowd, "/audit?actor=key-3")
-    assert re.search(r"200 of 21\d API keys are suggested", page)
-    assert 'name="actor" value="key-3" list="actor-names"' in page
-
-
-def test_benchmark_form__of_many_agents_takes_ids_and_keeps_those_that_it_does_not_list(
-    crowd: Service,
-) -> None:
-    crowd.patch("/benchmarks/support", {"evaluates": ["agent-000"]})
-    page = read_page(crowd, "/benchmarks/support/edit")
-    [typed] = re.findall(r'<textarea id="evaluates"[^>]*>([^<]*)</textarea>', page)
-    assert typed.split() == ["agent-000"]
-    assert "201 of 253 agents" in page
-    [revision] = re.findall(r'name="revision" value="(\d+)"', page)
-    fields = {
-        "form": "1", "revision": revision, "metrics": "EXACT_MATCH", "evaluates": "agent-000\nagent-249",
-        "minCoverage": "0.9", "maxErrorShare": "0.05",
-    }  # fmt: skip
-    response = crowd.client.post(
-        "/benchmarks/support", data=fields, headers=HTML, follow_redirects=False
-    )
-    assert response.status_code == 303, response.text
-    assert crowd.get("/benchmarks/support")["evaluates"] == ["agent-000", "agent-249"]
-    crowd.patch("/benchmarks/support", {"evaluates": []})
-
-
 def test_benchmark__its_own_agents_are_offered_however_old_they_are(crowd: Service) -> None:
     """The first of 250 agents, where the newest 200 are suggested."""
     crowd.patch("/benchmarks/support", {"evaluates": ["agent-000"]})
@@ -142,14 +69,6 @@ def test_runs__agent_that_is_not_suggested_is_found_by_its_id(crowd: Service) ->
     assert 'name="agent" value="agent-003"' in page
     assert "/runs/of-3" in page
     assert "/runs/run-billing" not in page
-
-
-def test_runs__names_the_agents_of_its_rows_that_it_does_not_suggest(crowd: Service) -> None:
-    """One of the first of 250 agents, and one that is archived."""
-    crowd.patch("/agents/agent-019", {"archived": True})
-    runs = read_page(crowd, "/runs?agent=agent-003&agent=agent-019")
-    assert re.findall(r'href="/runs/of-\d+">([^<]+)</a>', runs) == ["Robin 19", "Robin 3"]
-    crowd.patch("/agents/agent-019", {"archived": False})
 
 
 def test_trend__few_agents_are_tabs_and_the_others_are_suggested(crowd: Service) -> None:

@@ -7,10 +7,7 @@ from typing import Final
 import pytest
 from sqlalchemy import text
 
-from mosaico.kpis.number_text import FigureFormat
-from mosaico.statistics.verdict_rules import Scale
 from tests.support.every_page import RUN, write_every_page
-from tests.support.page_reads import read_page
 from tests.support.service import Service
 
 TREND: Final = "/benchmarks/support/kpis/support-pass"
@@ -58,45 +55,3 @@ def test_share__has_three_decimals_wherever_a_page_shows_it(path: str, month: Se
     texts = read_texts(month, path)
     assert [part for part in texts if re.search(r"(?<![\w.])0\.\d{4,}", part)] == []
     assert any(re.search(r"\b0\.\d{3}\b", part) for part in texts)
-
-
-def test_trend__spoken_texts_have_the_figures_of_the_table(month: Service) -> None:
-    page = read_page(month, f"{TREND}?agent=billing")
-    table = page.partition('<h2 id="values">')[2]
-    values = re.findall(r'<td class="num">([\d.]+)</td><td class="small line">([^<]+)</td>', table)
-    spoken = re.findall(r": ([\d.]+) \(95 % CI ([^)]+)\), [a-z ]+</title>", page)
-    assert len(values) > 9
-    assert spoken == values[::-1]
-    [last] = re.findall(r"<desc>runs: \d+, the last at ([\d.]+),", page)
-    assert last == values[0][0]
-
-
-def test_large_figure__has_no_exponent_and_no_decimals(month: Service) -> None:
-    page = month.client.get(
-        "/benchmarks/support/kpis/support-cost", headers={"Accept": "text/html"}
-    ).text
-    assert "e+04" not in page
-    assert "the last at 12,3" in page
-
-
-@pytest.mark.parametrize(
-    ("values", "unit", "scale", "text"),
-    [
-        ([0.7123, 0.8], None, None, "0.712"),
-        ([0.7123, 0.8], "ratio", None, "0.712"),
-        ([0.7123, 1.5], None, None, "0.7123"),
-        ([0.7123], "USD", None, "0.7123 USD"),
-        ([0.7123, 0.0001], None, None, "0.7123"),
-        ([0.7123, 0.0], None, None, "0.712"),
-        ([0.7123], None, Scale.NUMBER, "0.7123"),
-        ([0.7123, 0.0001], None, Scale.RATE, "0.712"),
-        ([0.7123, None], None, None, "0.712"),
-    ],
-)  # fmt: skip
-def test_figure_format__is_that_of_the_comparison_or_of_the_values(
-    values: list[float | None], unit: str | None, scale: Scale | None, text: str
-) -> None:
-    figures = FigureFormat.of(values, unit, scale)
-    assert figures.write(0.7123) == text
-    assert figures.write_range(0.7123, None) is None
-    assert figures.write_pair(None, 0.7123) == [None, text]

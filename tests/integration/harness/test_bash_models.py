@@ -103,37 +103,6 @@ def test_bash_run__private_server_needs_permission(service: Service) -> None:
     assert server.requests == []
 
 
-def test_bash_run__rejecting_provider_fails_run(service: Service) -> None:
-    wrong = RawReply(status=401, body=b'{"error": {"message": "wrong key"}}')
-    with model_server(lambda _: wrong) as server:
-        benchmark(service, {"provider": "openai", "model": "m", "baseUrl": server.openai_url})
-        run = service.complete_run()
-    assert (run["status"], run["errorCode"]) == ("FAILED", "MODEL_REFUSED")
-    assert "wrong key" in run["errorMessage"]
-
-
-def test_bash_run__unanswered_attempt_is_infra_error(service: Service) -> None:
-    """The server fails one task: its score is missing and its cost is unknown."""
-
-    def plan(request: ReceivedRequest) -> ScriptedReply | RawReply:
-        too_long = RawReply(status=400, body=b'{"error": {"message": "too long"}}')
-        return too_long if request.prompt == TASKS[0]["prompt"] else reply_done(request)
-
-    price = {"inputUsd": 1, "outputUsd": 10}
-    with model_server(plan) as server:
-        harness = {"provider": "openai", "model": "m", "baseUrl": server.openai_url}
-        benchmark(service, {**harness, "price": price}, metrics=["TASK_SCORE", "COST_USD"])
-        run = service.complete_run()
-    assert (run["status"], run["validity"]) == ("COMPLETED", "INVALID")
-    run_figures = figures(service, run)
-    assert (run_figures["TASK_SCORE"]["n"], run_figures["TASK_SCORE"]["missing"]) == (
-        1,
-        {"INFRA_ERROR": 1},
-    )
-    assert run_figures["COST_USD"]["mean"] == pytest.approx((100 * 1 + 10 * 10) / 1e6)
-    assert results(service, run)["good#0"]["outcome"] == "infra_error"
-
-
 def test_retry__keeps_scored_attempts_and_usage(service: Service) -> None:
     """Each attempt takes 110 tokens; the run may take 300.
 
@@ -229,3 +198,12 @@ def test_cancel__sends_no_further_request(
         assert not service_thread.is_alive()
         assert len(server.requests) == 2
     assert service.get(f"/benchmark-runs/{run['id']}")["status"] == "CANCELLED"
+
+
+def test_bash_run__rejecting_provider_fails_run(service: Service) -> None:
+    wrong = RawReply(status=401, body=b'{"error": {"message": "wrong key"}}')
+    with model_server(lambda _: wrong) as server:
+        benchmark(service, {"provider": "openai", "model": "m", "baseUrl": server.openai_url})
+        run = service.complete_run()
+    assert (run["status"], run["errorCode"]) == ("FAILED", "MODEL_REFUSED")
+    assert "wrong key" in run["errorMessage"]

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from ipaddress import ip_address
 
 import httpx2
@@ -48,13 +47,6 @@ def post_request(
     return asyncio.run(post())
 
 
-def test_outbound__allowed_address_is_called() -> None:
-    with model_server(lambda _: RawReply(status=200, body=b"x" * 1000)) as server:
-        assert post_request(server.url).content == b"x" * 1000
-    [request] = server.requests
-    assert request.headers["User-Agent"].startswith("mosaico/")
-
-
 @pytest.mark.parametrize(
     "url",
     [
@@ -79,24 +71,11 @@ def test_outbound__internal_address_is_not_dialed(url: str) -> None:
         post_request(url, PUBLIC_ONLY, resolve=resolve_internal)
 
 
-def test_outbound__redirect_is_returned_and_not_followed() -> None:
-    away = RawReply(status=307, headers={"Location": "http://169.254.169.254/"})
-    with model_server(lambda _: away) as server:
-        assert post_request(server.url).status_code == 307
-
-
 def test_outbound__response_is_not_read_beyond_its_limit() -> None:
     with (
         model_server(lambda _: RawReply(status=200, body=b"x" * 1001)) as server,
         pytest.raises(OversizedResponse),
     ):
-        post_request(server.url)
-
-
-def test_outbound__unrequested_compression_is_not_decoded() -> None:
-    # A few bytes could unpack to gigabytes.
-    packed = RawReply(status=200, body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
-    with model_server(lambda _: packed) as server, pytest.raises(httpx2.DecodingError):
         post_request(server.url)
 
 
@@ -157,33 +136,6 @@ def test_outbound__closes_each_connection_when_it_is_cancelled_meanwhile(turns: 
 
     asyncio.run(close())
     assert closed == [b""] * count
-
-
-def test_outbound__cancelled_tls_handshake_closes_its_connection() -> None:
-    async def cancel() -> None:
-        handshake_began, closed = asyncio.Event(), asyncio.Event()
-
-        async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read(1)
-            handshake_began.set()
-            with suppress(ConnectionError):
-                await reader.read()
-            writer.close()
-            closed.set()
-
-        server = await asyncio.start_server(stay_silent, "127.0.0.1", 0)
-        address = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        client = outbound_async_client(timeout_s=LIVENESS_S, max_bytes=1000, policy=PRIVATE_SERVERS)
-        async with server, client:
-            request = asyncio.create_task(client.get(address))
-            await handshake_began.wait()
-            request.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await request
-            async with asyncio.timeout(LIVENESS_S):
-                await closed.wait()
-
-    asyncio.run(cancel())
 
 
 def test_outbound__slow_name_resolution_ends_at_the_deadline() -> None:

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from mosaico.traces.registry import SourceRun
-from mosaico.traces.sources.langfuse.catalog import list_runs, narrow_run
 from mosaico.traces.types import Trace
-from tests.integration.langfuse.collection import collect_all, make_query, make_resources
+from tests.integration.langfuse.collection import collect_all
 from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.records import DEFAULT_TIME
 from tests.support.service import JSON, Service
@@ -83,14 +81,6 @@ def test_source__earlier_runs_of_a_name_are_read_until_the_newest_is_found(
     assert len(lists) == 4
 
 
-def test_source__single_run_costs_one_request_more(langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(items=700, trials=1)
-    collect_all(langfuse)
-    rows = langfuse.requests_for("/experiment-items")
-    assert [request.parameters["fields"] for request in rows].count("core,metadata") == 1
-    assert len(rows) == 7 + 1
-
-
 def test_source__overlapping_runs_are_trials_with_a_warning(langfuse: FakeLangfuse) -> None:
     add_run(langfuse, timedelta(), "first")
     # The first run takes 100 seconds: 20 items, five seconds apart.
@@ -116,15 +106,6 @@ def test_source__run_after_a_short_pause_is_told_apart_with_a_warning(
     assert outputs(trials.traces) == {"first", "second"}
 
 
-def test_source__warning_counts_the_left_out_traces_of_every_page(langfuse: FakeLangfuse) -> None:
-    # The first page of 100 rows has the newest run and 40 of the 60 rows before it.
-    add_run(langfuse, timedelta(), "first", items=60)
-    add_run(langfuse, timedelta(minutes=10), "second", items=60)
-    collection = collect_all(langfuse)
-    assert (len(collection.traces), outputs(collection.traces)) == (60, {"second"})
-    assert (collection.pages[-1].warning or "").startswith("60 traces are left out")
-
-
 def test_source__links_of_two_runs_that_v3_cannot_tell_apart_are_a_warning(
     langfuse_v3: FakeLangfuse,
 ) -> None:
@@ -143,24 +124,6 @@ def test_source__growing_run_of_a_reused_name_is_waited_for(langfuse: FakeLangfu
     # Just after its last item the run may still grow, so it is polled.
     collection = collect_all(langfuse, now=DEFAULT_TIME + NIGHT + timedelta(seconds=20 * 5))
     assert (len(collection.traces), outputs(collection.traces)) == (20, {"second"})
-
-
-@BOTH
-def test_list_runs__reused_name_is_the_newest_run_and_is_narrowed(
-    some_server: FakeLangfuse,
-) -> None:
-    add_run(some_server, timedelta(), "first")
-    some_server.experiment(run="other", items=20, started=DEFAULT_TIME + NIGHT / 2)
-    add_run(some_server, NIGHT, "second")
-    resources, query = make_resources(), make_query(some_server)
-    listed = list_runs(resources, query)
-    assert [run.name for run in listed] == ["nightly", "other"]
-    newest: SourceRun = narrow_run(resources, query, listed[0])
-    assert abs(newest.started_at - (DEFAULT_TIME + NIGHT)) <= timedelta(milliseconds=1)
-    assert newest.ended_at == listed[0].ended_at
-    assert newest.items == 20
-    assert newest.id == collect_all(some_server, run_name="nightly").pages[-1].run_id
-    assert narrow_run(resources, query, listed[1]) == listed[1]
 
 
 def set_up(service: Service, langfuse: FakeLangfuse, **fields: Any) -> None:

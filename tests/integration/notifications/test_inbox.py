@@ -4,15 +4,13 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import QueuePool, event, text
+from sqlalchemy import QueuePool, text
 from typer.testing import CliRunner
 
 from mosaico.cli import cli
-from mosaico.core.batch_delete import delete_batch
 from mosaico.notifications import inbox
 from mosaico.notifications.inbox import delete_old_notifications
 from mosaico.notifications.types import (
@@ -22,7 +20,7 @@ from mosaico.notifications.types import (
     NotificationMessage,
 )
 from tests.integration.notifications.conftest import NotificationScenario, status
-from tests.support.service import JSON, Service, pointers
+from tests.support.service import JSON, Service
 
 END_KEY = text("UPDATE api_keys SET expires_at = now() - interval '1 s' WHERE id = :id")
 LONG = NotificationMessage(
@@ -49,22 +47,6 @@ def test_inbox__mark_one_or_all_as_read(scenario: NotificationScenario) -> None:
     assert problem["type"] == "/problems/notification-not-found"
 
 
-def test_inbox__message_has_all_parts(scenario: NotificationScenario) -> None:
-    message = scenario.service.get(f"/notifications/{scenario.publish(message=LONG)}")
-    assert message["title"] == LONG.title  # data: whoever shows it makes it inert
-    assert message["facts"] == [{"name": "run", "value": "r-1"}]
-    assert message["items"] == [
-        {
-            "title": "quality",
-            "sentences": ["It fell."],
-            "facts": [],
-            "link": "/api/v1/alerts/1",
-            "links": [],
-            "advice": [],
-        }
-    ]
-
-
 def events(lines: Iterator[str]) -> Iterator[JSON]:
     return (json.loads(line[6:]) for line in lines if line.startswith("data: "))
 
@@ -81,15 +63,6 @@ def test_inbox__events_are_streamed(scenario: NotificationScenario) -> None:
         scenario.service.post(f"/notifications/{notification_id}/read")
         now = next(received_events)
         assert (now["unread"], now["newest"]["readAt"] is None) == (0, False)
-
-
-def test_inbox__stream_of_the_overview_counts_its_messages(scenario: NotificationScenario) -> None:
-    with scenario.service.client.stream("GET", "/api/v1/overview/events") as answer:
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        received_events = events(answer.iter_lines())
-        assert next(received_events) == {"activeRuns": [], "unread": 0}
-        scenario.publish()
-        assert next(received_events) == {"activeRuns": [], "unread": 1}
 
 
 def revoke_key(service: Service, key_id: str) -> None:
@@ -149,71 +122,6 @@ def test_delete_old_notifications__pending_ones_stay_and_hold_up_no_others(
     assert [message["id"] for message in scenario.inbox()] == [waiting]
 
 
-def test_delete_old_notifications__reads_the_oldest_by_the_order_of_an_index(
-    scenario: NotificationScenario,
-) -> None:
-    db = scenario.service.resources.db
-    statements: list[str] = []
-
-    def keep_statement(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        statements.append(statement)
-
-    event.listen(db.engine, "before_cursor_execute", keep_statement)
-    with db.begin() as session:
-        delete_old_notifications(session, scenario.clock() + timedelta(days=91))
-    event.remove(db.engine, "before_cursor_execute", keep_statement)
-    # An index gives the order of columns, and not that of a row value, `(created_at, id)`.
-    assert "ORDER BY notifications.created_at, notifications.id" in statements[0]
-
-
-def test_delete_old_notifications__many_deliveries_are_deleted_before_their_message(
-    scenario: NotificationScenario, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inbox, "BATCH_ROWS", 2)
-    monkeypatch.setattr(inbox, "delete_batch", partial(delete_batch, batch_rows=2))
-    scenario.publish(*(DeliveryTarget("WEBHOOK", scenario.receiver.at(f"{n}")) for n in range(5)))
-    scenario.work()
-    later = scenario.clock() + timedelta(days=91)
-    sizes: list[int] = []
-    while not sizes or sizes[-1]:
-        with scenario.service.resources.db.begin() as session:
-            sizes.append(inbox.delete_old_notifications(session, later))
-    # Five deliveries in batches of two; the last one leaves room for the message.
-    assert sizes == [2, 2, 2, 0]
-    assert scenario.inbox() == []
-
-
-def test_save_endpoint__same_recipient_is_one_endpoint(scenario: NotificationScenario) -> None:
-    body = {"channel": "EMAIL", "recipient": "ops@example.org"}
-    first = scenario.service.post("/endpoints", {**body, "dailySummary": True})
-    again = scenario.service.post("/endpoints", body)
-    assert again == first
-    assert again["dailySummary"] is True
-    assert scenario.service.post("/endpoints", {**body, "dailySummary": False})["id"] == first["id"]
-    assert scenario.service.get("/endpoints", channel="EMAIL", disabled=False)["items"] == [
-        {**first, "dailySummary": False}
-    ]
-
-
-def test_update_endpoint__changes_the_daily_summary_only(scenario: NotificationScenario) -> None:
-    body = {"channel": "EMAIL", "recipient": "ops@example.org"}
-    endpoint = scenario.service.post("/endpoints", body)
-    path = f"/endpoints/{endpoint['id']}"
-    changed = scenario.service.patch(path, {"dailySummary": True})
-    assert changed == {**endpoint, "dailySummary": True}
-    assert scenario.service.patch(path, {}) == changed
-    for refused in ({"dailySummary": None}, {"recipient": "dev@example.org"}):
-        problem = scenario.service.expect_problem(422, "PATCH", path, refused)
-        assert pointers(problem) == [f"/{next(iter(refused))}"]
-    problem = scenario.service.expect_problem(
-        404, "PATCH", "/endpoints/none", {"dailySummary": True}
-    )
-    assert problem["type"] == "/problems/endpoint-not-found"
-    [entry, *_] = scenario.service.get("/audit")["items"]
-    assert (entry["action"], entry["resourceType"]) == ("change_endpoint", "endpoints")
-    assert (entry["resourceId"], entry["fields"]) == (endpoint["id"], [])
-
-
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
@@ -230,17 +138,6 @@ def test_save_endpoint__invalid_recipient_is_rejected(
         problem = scenario.service.expect_problem(422, "POST", path, body)
         assert problem["type"] == "/problems/invalid-recipient"
         assert [error["pointer"] for error in problem["errors"]] == [pointer]
-
-
-def test_endpoint_view__credential_urls_are_redacted(
-    scenario: NotificationScenario,
-) -> None:
-    url = "https://hooks.slack.com/services/T0/B0/abcdefgh"
-    delivery = scenario.service.post("/notifications/test", {"channel": "SLACK", "recipient": url})
-    responses = json.dumps(
-        [delivery, scenario.endpoint(delivery), scenario.service.get("/deliveries")]
-    )
-    assert "abcdefgh"[:5] not in responses
 
 
 @pytest.fixture
