@@ -233,3 +233,35 @@ def test_benchmark_schema__has_every_key_and_no_other() -> None:
     assert set(schema["properties"]) == set(McpBenchmark.model_fields)
     assert {definition["additionalProperties"] for definition in schema["$defs"].values()
             if definition.get("type") == "object"} == {False}  # fmt: skip
+
+
+VERIFY = """
+servers:
+  files: {type: stdio, command: files}
+evaluators:
+  milk: {expected: milk}
+scenarios:
+  - name: s
+    tasks:
+      - name: compare:base
+        prompt: Buy milk.
+        verify:
+          - {tool: read, server: SERVER, arguments: {path: list.txt}, evaluate: EVALUATOR}
+"""
+
+
+def test_verify__names_are_checked() -> None:
+    def verified(server: str, evaluator: str) -> list[str]:
+        text = VERIFY.replace("SERVER", server).replace("EVALUATOR", evaluator)
+        return errors(inspected(text))
+
+    assert verified("files", "milk") == []
+    [unknown_server] = verified("flies", "milk")
+    assert "12:" in unknown_server
+    assert "'flies'" in unknown_server
+    [unknown_evaluator] = verified("files", "mlik")
+    assert "'mlik'" in unknown_evaluator
+    [without_server] = errors(
+        inspected(VERIFY.replace("server: SERVER, ", "").replace("EVALUATOR", "milk"))
+    )
+    assert "needs a server" in without_server

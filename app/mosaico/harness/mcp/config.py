@@ -234,6 +234,12 @@ class TaskType(StrEnum):
     DIRECT = "direct"
 
 
+EvaluatorOfTask = Annotated[
+    Annotated[TaskName, Tag("name")] | Annotated[EvaluatorConfig, Tag("inline")],
+    Discriminator(_evaluator_form),
+]
+
+
 class TaskBase(BenchmarkSection):
     """The keys of both task types."""
 
@@ -241,19 +247,27 @@ class TaskBase(BenchmarkSection):
     server: ServerNames = None
     timeout: Seconds | None = None
     tags: list[str] = []
-    evaluate: (
-        Annotated[
-            Annotated[TaskName, Tag("name")] | Annotated[EvaluatorConfig, Tag("inline")],
-            Discriminator(_evaluator_form),
-        ]
-        | None
-    ) = None
+    evaluate: EvaluatorOfTask | None = None
+
+
+class Verification(BenchmarkSection):
+    """A call of one tool after the conversation; its result is evaluated like an answer.
+
+    Without `evaluate` the call must succeed. The model does not see a `server` that only
+    verifications name; without `server` the tool is one of any server of the task.
+    """
+
+    tool: TaskName
+    server: ServerName | None = None
+    arguments: dict[str, JsonValue] = {}
+    evaluate: EvaluatorOfTask | None = None
 
 
 class HarnessTask(TaskBase):
     """A prompt for a model, with the tools of any number of servers.
 
-    A line `---PROMPT---` separates the prompts of one conversation.
+    A line `---PROMPT---` separates the prompts of one conversation. `verify` checks what the model
+    did, when the conversation has ended.
     """
 
     type: Literal["harness"] = "harness"
@@ -261,6 +275,7 @@ class HarnessTask(TaskBase):
     model: ModelName | None = None
     system_prompt: str | None = None
     limits: TaskLimits = TaskLimits()
+    verify: list[Verification] = []
 
 
 class DirectTask(TaskBase):
@@ -307,6 +322,11 @@ def servers_of(task: HarnessTask | DirectTask, defaults: TaskTypeDefaults) -> li
     """The names of the servers of a task: its own, or the default of its type."""
     names = task.server if "server" in task.model_fields_set else defaults.server
     return [names] if isinstance(names, str) else list(names or [])
+
+
+def verifications_of(task: HarnessTask | DirectTask) -> list[Verification]:
+    """The verifications of a task; a direct task has none: its own result is evaluated."""
+    return task.verify if isinstance(task, HarnessTask) else []
 
 
 def split_prompts(text: str) -> tuple[str, ...]:

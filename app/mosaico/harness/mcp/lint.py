@@ -14,6 +14,7 @@ from mosaico.harness.mcp.config import (
     McpBenchmark,
     servers_of,
     split_prompts,
+    verifications_of,
 )
 from mosaico.harness.mcp.evaluator_registry import validate_evaluator, warn_evaluator
 from mosaico.harness.mcp.loader import LintFinding, LoadedFile, TaskIndex, part_of
@@ -81,6 +82,11 @@ def _parts(
         yield ("evaluators", task.evaluate)
     for name in servers_of(task, getattr(bench.defaults, task.type)):
         yield ("servers", name)
+    for verification in verifications_of(task):
+        if isinstance(verification.evaluate, str):
+            yield ("evaluators", verification.evaluate)
+        if verification.server is not None:
+            yield ("servers", verification.server)
 
 
 class _Linter:
@@ -131,6 +137,18 @@ class _Linter:
         elif not split_prompts(task.prompt):
             yield self._error((*path, "prompt"), "the prompt contains no text; add some")
         yield from self._check_evaluate(task.evaluate, (*path, "evaluate"))
+        yield from self._check_verifications(task, path)
+
+    def _check_verifications(
+        self, task: HarnessTask | DirectTask, path: YamlPath
+    ) -> Iterable[LintFinding]:
+        has_servers = bool(servers_of(task, self._bench.defaults.harness))
+        for i, verification in enumerate(verifications_of(task)):
+            place = (*path, "verify", i)
+            if verification.server is None and not has_servers:
+                yield self._error(place, "a verification needs a server; add the key server")
+            yield from self._check_servers(verification.server, (*place, "server"))
+            yield from self._check_evaluate(verification.evaluate, (*place, "evaluate"))
 
     def _check_direct_task(self, task: DirectTask, path: YamlPath) -> Iterable[LintFinding]:
         defaults = self._bench.defaults.direct

@@ -22,7 +22,12 @@ from mosaico.harness.mcp.config import (
     split_prompts,
 )
 from mosaico.harness.mcp.loader import LoadedFile, TaskIndex, require_valid
-from mosaico.harness.mcp.plan import LlmEndpoint, PlannedServer, PlannedTask
+from mosaico.harness.mcp.plan import (
+    LlmEndpoint,
+    PlannedServer,
+    PlannedTask,
+    PlannedVerification,
+)
 from mosaico.harness.mcp.secrets import Secrets
 from mosaico.llm.conversation import Provider, TurnSettings, unsupported_reason
 from mosaico.llm.prices import Price
@@ -202,15 +207,35 @@ class _TaskPlanner:
                 cost_usd=_first_set([limit.cost_usd for limit in limits]),
             ),
             evaluator=self._evaluator(task.evaluate),
+            verifications=tuple(
+                PlannedVerification(
+                    tool=check.tool,
+                    server=check.server,
+                    arguments=check.arguments,
+                    evaluator=self._evaluator(check.evaluate),
+                )
+                for check in task.verify
+            ),
+            hidden_servers=self._planned_servers(
+                check.server
+                for check in task.verify
+                if check.server and check.server not in servers_of(task, type_defaults)
+            ),
         )
 
     def _servers(
         self, task: HarnessTask | DirectTask, defaults: TaskTypeDefaults
     ) -> tuple[PlannedServer, ...]:
-        """The known servers of the task: one that names another server is refused."""
+        return self._planned_servers(servers_of(task, defaults))
+
+    def _planned_servers(self, names: Iterable[str]) -> tuple[PlannedServer, ...]:
+        """The known servers, each once: a task that names another server is refused."""
         known_servers = self._bench.servers
-        names = [name for name in servers_of(task, defaults) if name in known_servers]
-        return tuple(PlannedServer(name=name, config=known_servers[name]) for name in names)
+        return tuple(
+            PlannedServer(name=name, config=known_servers[name])
+            for name in dict.fromkeys(names)
+            if name in known_servers
+        )
 
     def _timeout(self, own: float | None, default: float | None) -> float:
         return self._overrides.timeout_s or own or default or self._bench.defaults.timeout
