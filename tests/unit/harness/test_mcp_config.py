@@ -169,10 +169,10 @@ scenarios:
 
 
 def test_loader__errors_are_in_our_own_words() -> None:
-    """Pydantic would say: Input tag 'sse' found using 'type' does not match any expected tag."""
+    """Pydantic would say: Input tag 'websocket' found using 'type' does not match any expected tag."""
     text = """
 servers:
-  a: {type: sse, url: x}
+  a: {type: websocket, url: x}
   b: {command: x}
   c d: {type: http, url: "ftp://x"}
   e: {type: stdio, command: "", args: x, timeout: -1}
@@ -188,8 +188,8 @@ scenarios:
     texts = [error.split(" ", 1)[1] for error in errors(inspected(text))]
     reasons = dict(text.split(": ", 1) for text in texts)
     remedies = {
-        "servers/a": "stdio or http",
-        "servers/b": "write stdio or http",
+        "servers/a": "http or sse",
+        "servers/b": "http or sse",
         "servers/c d": "at most 40 letters",
         "servers/c d/url": "http://127.0.0.1:8931/mcp",
         "servers/e/command": "not be empty",

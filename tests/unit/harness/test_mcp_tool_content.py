@@ -54,11 +54,12 @@ def test_tool_content__embedded_text_is_read_and_bytes_are_described() -> None:
     assert words(text, blob) == "inside\n[resource, 7 bytes]"
 
 
-def test_tool_content__structured_content_is_used_without_text() -> None:
-    # Servers send structured content as text as well: the model would read it twice.
-    both = parse_contents(result(mcp_types.TextContent(text="n is 1"), structuredContent={"n": 1}))
-    assert [content.kind for content in both] == [ContentKind.TEXT, ContentKind.STRUCTURED]
-    assert render_text(both) == "n is 1"
+def test_tool_content__structured_content_is_shown_once() -> None:
+    # Servers should repeat structured content as text: the model would read it twice.
+    repeated = mcp_types.TextContent(text='{ "n": 1.0 }')
+    assert words(repeated, structuredContent={"n": 1}) == repeated.text
+    summary = mcp_types.TextContent(text="1 row")
+    assert words(summary, structuredContent={"n": 1}) == '1 row\n{"n": 1}'
     assert words(structuredContent={"n": 1}) == '{"n": 1}'
 
 

@@ -134,7 +134,28 @@ class EndpointConfig(BenchmarkSection):
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
 
 
-class StdioServer(BenchmarkSection):
+class AcceptedReply(BenchmarkSection):
+    """The content with which every request of a server is accepted."""
+
+    accept: dict[str, JsonValue]
+
+
+class SampledReply(BenchmarkSection):
+    """The text that a server gets instead of a model's answer."""
+
+    text: str
+
+
+class ServerRequests(BenchmarkSection):
+    """The replies to requests of a server; without a reply the server is told that the client has
+    no such capability. A request to open a URL is always declined.
+    """
+
+    elicitation: Literal["decline", "cancel"] | AcceptedReply | None = None
+    sampling: Literal["decline"] | SampledReply | None = None
+
+
+class StdioServer(ServerRequests):
     """An MCP server that runs as a program and communicates over its standard streams.
 
     Its environment holds `PATH`, `env`, and the variables of the host that `pass_env` names.
@@ -173,10 +194,10 @@ def _clean_header(value: str) -> str:
 HeaderValue = Annotated[str, AfterValidator(_clean_header)]
 
 
-class HttpServer(BenchmarkSection):
-    """An MCP server at a URL, over streamable HTTP."""
+class HttpServer(ServerRequests):
+    """An MCP server at a URL, over streamable HTTP or over the older HTTP+SSE."""
 
-    type: Literal["http"]
+    type: Literal["http", "sse"]
     url: Annotated[str, Field(pattern=URL_PATTERN), AfterValidator(_require_host)]
     headers: dict[HeaderName, HeaderValue] = Field(default={}, repr=False)
     timeout: Seconds = DEFAULT_CONNECT_S

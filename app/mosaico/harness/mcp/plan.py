@@ -240,4 +240,5 @@ class McpRunPlan:
 
 def _server_identity(server: PlannedServer) -> dict[str, Any]:
     excluded_fields = {"env", "headers", "timeout"}
-    return {"name": server.name, **server.config.model_dump(mode="json", exclude=excluded_fields)}
+    config = server.config.model_dump(mode="json", exclude=excluded_fields, exclude_none=True)
+    return {"name": server.name, **config}

@@ -42,7 +42,11 @@ _RESULTS: Final = {True: "pass", False: "fail", None: UNKNOWN}
 
 def run_view(report: McpReport, *, verbose: bool = True) -> RunReportView:
     """The view of a run that all report formats render; `verbose` adds every tool and request."""
-    tables = [_context_table(report), *([tool_table(report)] if verbose else [])]
+    tables = [
+        _context_table(report),
+        _remark_table(report),
+        *([tool_table(report)] if verbose else []),
+    ]
     plots = list(context_plots(report))
     return RunReportView(
         program="ot-bench",
@@ -92,6 +96,12 @@ def result_word(result: TaskResult) -> str:
         return status.label
     scores = [evaluation.score for evaluation in result.evaluations if evaluation.score is not None]
     return f"{100 * min(scores):.0f}" if scores else status.label
+
+
+def _remark_table(report: McpReport) -> ReportTable:
+    """What of the lists of servers was left out or changed for models."""
+    rows = [(server.name, remark) for server in report.servers for remark in server.remarks]
+    return ReportTable("Remarks about servers", ("Server", "Remark"), rows)
 
 
 def task_table(report: McpReport, *, verbose: bool = False) -> ReportTable:

@@ -4,16 +4,47 @@ Source: MCP specification 2025-11-25, tools, "Tool result".
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import mcp_types
+from pydantic import TypeAdapter, ValidationError
 
 from mosaico.harness.mcp.config import MAX_MODEL_CHARS
 from mosaico.harness.mcp.types import Content, ContentKind
 
 EMPTY_RESULT_TEXT: Final = "(the tool returned nothing)"
+_BLOCK: Final[TypeAdapter[mcp_types.ContentBlock]] = TypeAdapter(mcp_types.ContentBlock)
+
+
+def parse_result(result: Mapping[str, Any]) -> mcp_types.CallToolResult:
+    """The result of a call as its server wrote it; parts that are invalid are left out.
+
+    Raises ValidationError when no part is valid.
+    """
+    try:
+        return mcp_types.CallToolResult.model_validate(result, by_name=False)
+    except ValidationError:
+        content = result.get("content")
+        blocks = (
+            [block for block in content if _is_block(block)] if isinstance(content, list) else []
+        )
+        structured = result.get("structuredContent")
+        if not blocks and structured is None:
+            raise
+        valid = {"content": blocks, "isError": result.get("isError") is True}
+        if structured is not None:
+            valid["structuredContent"] = structured
+        return mcp_types.CallToolResult.model_validate(valid, by_name=False)
+
+
+def _is_block(value: object) -> bool:
+    try:
+        _BLOCK.validate_python(value, by_name=False)
+    except ValidationError:
+        return False
+    return True
 
 
 def parse_contents(result: mcp_types.CallToolResult) -> tuple[Content, ...]:
@@ -29,28 +60,24 @@ def render_text(contents: Sequence[Content]) -> str:
     """A result as text for the model.
 
     Text is unchanged; images, audio and binary resources become their type and size in brackets.
-    Structured content is used only without text, since servers repeat it as text. A result without
+    Structured content is left out where a text repeats it, as servers should. A result without
     parts becomes `EMPTY_RESULT_TEXT`.
     """
-    parts = [content for content in contents if content.kind is not ContentKind.STRUCTURED]
-    if not any(part.kind is ContentKind.TEXT for part in parts):
-        parts = list(contents)
+    texts = [content.text for content in contents if content.kind is ContentKind.TEXT]
+    parts = [
+        content
+        for content in contents
+        if content.kind is not ContentKind.STRUCTURED or not _is_repeated(content, texts)
+    ]
     return "\n".join(map(_render_part, parts)) if parts else EMPTY_RESULT_TEXT
 
 
 def describe_contents(contents: Sequence[Content]) -> tuple[Content, ...]:
     """The types and sizes of the parts, without the texts that `render_text` shows.
 
-    A result of 10 MB would otherwise be stored twice. Structured content is kept when the text
-    beside it has other content.
+    A result of 10 MB would otherwise be stored twice.
     """
-    texts = [content.text for content in contents if content.kind is ContentKind.TEXT]
-    return tuple(
-        content
-        if content.kind is ContentKind.STRUCTURED and texts and not _is_repeated(content, texts)
-        else replace(content, text=None, size=_size(content))
-        for content in contents
-    )
+    return tuple(replace(content, text=None, size=_size(content)) for content in contents)
 
 
 def _is_repeated(structured: Content, texts: Sequence[str | None]) -> bool:

@@ -251,7 +251,10 @@ class ToolFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """The facts of a server at its first start; part of the comparability of runs."""
+    """The facts of a server at its first start; part of the comparability of runs.
+
+    `remarks` say what of its lists is left out or changed for models.
+    """
 
     file: str
     name: str
@@ -260,6 +263,7 @@ class ServerFacts:
     tools: tuple[ToolFacts, ...]
     prompts: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     start_ms: float = 0.0
 
     @property

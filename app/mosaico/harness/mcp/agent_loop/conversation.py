@@ -43,6 +43,7 @@ class Conversation:
         self._max_turns = task.max_turns
         self._tool_chars = task.tool_chars
         self._llm = llm
+        self._servers = servers
         self._toolbox = Toolbox(servers)
         record.system = system_message(task.system_prompt, [server.facts for server in servers])
         self._record = record
@@ -81,6 +82,7 @@ class Conversation:
 
     async def _run_turn(self) -> Turn:
         record = self._record
+        await self._follow_changed_tools()
         record.trace(f"-> {len(record.messages)} messages, {len(self._toolbox.tools)} tools")
         start_time = time.monotonic()
         turn = await self._llm.turn(record.system, record.messages, self._toolbox.tools)
@@ -101,6 +103,12 @@ class Conversation:
         )
         record.trace(f"<- {turn.stop} after {latency_ms:.0f} ms: {turn.message.text()}")
         return turn
+
+    async def _follow_changed_tools(self) -> None:
+        """Offer the tools that servers list now, when one said that its list has changed."""
+        changed = [await server.list_changed_tools() for server in self._servers]
+        if any(changed):
+            self._toolbox = Toolbox(self._servers)
 
     async def _use_tools(self, uses: Sequence[ToolUseBlock]) -> tuple[ToolResultBlock, ...]:
         """Run the calls of one turn concurrently: the model requested all of them at once."""

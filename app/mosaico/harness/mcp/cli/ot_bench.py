@@ -280,6 +280,12 @@ def validate(
     files: Files,
     secrets: SecretsFile = None,
     strict: run_command.Strict = False,
+    servers: Annotated[
+        bool,
+        typer.Option(
+            "--servers", help="Start the servers, too, and check their tools for model APIs."
+        ),
+    ] = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Check benchmark files for errors, and their names and tags for the conventions.
@@ -291,10 +297,12 @@ def validate(
 
     from mosaico.core.text import count_noun
     from mosaico.harness.lint import report_findings
-    from mosaico.harness.mcp.cli.run import inspect_files
+    from mosaico.harness.mcp.cli.run import check_servers, inspect_files
 
     _load_evaluators()
     inspected = inspect_files(files, secrets, os.environ)
+    if servers:
+        inspected = check_servers(inspected, secrets, os.environ)
     findings = [finding for file in inspected for finding in file.located_findings()]
     report_findings(
         findings, checked=count_noun(len(inspected), "file"), strict=strict, output=output

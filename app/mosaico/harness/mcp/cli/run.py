@@ -1,5 +1,7 @@
 """`ot-bench run` without its command line: options to a plan, a plan to result files."""
 
+import asyncio
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
@@ -35,6 +37,8 @@ from mosaico.harness.mcp.plan_builder import (
 from mosaico.harness.mcp.report_view import attempt_view
 from mosaico.harness.mcp.result_file import add_result, add_server, read_report, write_report
 from mosaico.harness.mcp.secrets import default_secrets_paths, find_secrets
+from mosaico.harness.mcp.server_check import add_server_findings
+from mosaico.harness.mcp.servers.server import ServerEnvironment
 from mosaico.harness.mcp.types import (
     AttemptEnded,
     Event,
@@ -90,6 +94,17 @@ def inspect_files(
         lint(load_file(path, secrets, environment, undefined=LintSeverity.WARNING))
         for path in resolve_files(names)
     ]
+
+
+def check_servers(
+    files: Sequence[LoadedFile], secrets_file: Path | None, environment: Mapping[str, str]
+) -> list[LoadedFile]:
+    """The files with findings about their servers, which are started for it."""
+    masked_values = secret_values(files, find_secrets(secrets_file)) | host_values(files)
+    path = environment.get("PATH", os.defpath)
+    return asyncio.run(
+        add_server_findings(files, ServerEnvironment(path=path, secret_values=masked_values))
+    )
 
 
 def usable_files(options: McpRunOptions, environment: Mapping[str, str]) -> list[LoadedFile]:
@@ -223,6 +238,8 @@ class McpRecorder:
             add_server(self._journal, event.facts)
             if event.changed:
                 print_warning(f"the tools of {event.facts.name} have changed since its first start")
+            for remark in event.facts.remarks:
+                print_warning(f"server {event.facts.name!r}: {remark}")
         elif isinstance(event, Traced):
             print_status(f"{event.key.task}: {escape_line(event.line)[:TRACED_CHARS]}")
 
