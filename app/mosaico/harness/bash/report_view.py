@@ -12,6 +12,7 @@ from mosaico.harness.bash.transcript import attempt_transcript
 from mosaico.harness.bash.types import EvalReport, EvalResult, EvalSummary, TaskScore
 from mosaico.harness.reports.files import junit_report
 from mosaico.harness.reports.html import html_report
+from mosaico.harness.reports.inspect_log import inspect_json
 from mosaico.harness.reports.text import markdown_report, terminal_report
 from mosaico.harness.reports.view import (
     AttemptStatus,
@@ -95,6 +96,7 @@ REPORTS: Final[Mapping[str, Callable[[EvalReport], str]]] = {
     "markdown": lambda report: markdown_report(run_view(report)),
     "markdown-original": original_markdown_report,
     "html": lambda report: html_report(run_view(report)),
+    "inspect": lambda report: inspect_json(run_view(report)),
     "junit": lambda report: junit_report(run_view(report)),
 }
 

@@ -66,6 +66,10 @@ JunitFile = Annotated[
 HtmlFile = Annotated[
     Path | None, typer.Option("--html", help="Write a page with all transcripts to this file.")
 ]
+InspectFile = Annotated[
+    Path | None,
+    typer.Option("--inspect", help="Write a log for the viewer of Inspect AI: .eval or .json."),
+]
 ToLangfuse = Annotated[
     bool, typer.Option("--langfuse", help="Also write the run to Langfuse as a dataset run.")
 ]

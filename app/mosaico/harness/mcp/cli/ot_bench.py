@@ -130,6 +130,7 @@ def run(
     ] = False,
     junit: run_command.JunitFile = None,
     html: run_command.HtmlFile = None,
+    inspect: run_command.InspectFile = None,
     markdown: MarkdownFile = None,
     resume: run_command.Resume = None,
     min_pass_rate: run_command.MinPassRate = 1.0,
@@ -206,7 +207,7 @@ def run(
         secrets=secrets,
         prices=prices,
         output=result or resume,
-        reports=[path for path in (junit, html, markdown) if path is not None],
+        reports=[path for path in (junit, html, inspect, markdown) if path is not None],
         csv=csv,
         resume=resume,
         trace=trace,
@@ -228,12 +229,15 @@ def run(
 
         export = exporter(export_run, os.environ, options.files[0].stem)
 
+    from functools import partial
+
     from mosaico.harness.commands.progress import is_shown_live
 
     prepared = prepare(options, environment=os.environ, now=now)
+    write = partial(_write_reports, junit=junit, html=html, inspect=inspect, markdown=markdown)
 
     def show(report: "McpReport") -> None:
-        _write_reports(report, prepared.csv_file, junit=junit, html=html, markdown=markdown)
+        write(report, prepared.csv_file)
         # Attempts of a resumed or quiet run were not shown before.
         was_shown = is_shown_live() and not quiet and resume is None
         _print_report(report, output, verbose=verbose, attempts=not was_shown)
@@ -315,6 +319,7 @@ def report(
     result: ResultFile,
     junit: run_command.JunitFile = None,
     html: run_command.HtmlFile = None,
+    inspect: run_command.InspectFile = None,
     markdown: MarkdownFile = None,
     csv: Annotated[
         Path | None,
@@ -332,7 +337,7 @@ def report(
     from mosaico.harness.mcp.result_file import read_report
 
     recorded = read_report(result)
-    _write_reports(recorded, csv, junit=junit, html=html, markdown=markdown)
+    _write_reports(recorded, csv, junit=junit, html=html, inspect=inspect, markdown=markdown)
     _print_report(recorded, output, verbose=verbose)
 
 
@@ -391,6 +396,7 @@ def _write_reports(
     *,
     junit: Path | None,
     html: Path | None,
+    inspect: Path | None,
     markdown: Path | None,
 ) -> None:
     from mosaico.harness.mcp.report_view import calls_csv, run_view, tasks_csv
@@ -399,7 +405,7 @@ def _write_reports(
     if csv is not None:
         write_report(csv, tasks_csv(report))
         write_report(csv.with_name(f"{csv.stem}-calls{csv.suffix}"), calls_csv(report))
-    write_reports(run_view(report), junit=junit, html=html, markdown=markdown)
+    write_reports(run_view(report), junit=junit, html=html, inspect=inspect, markdown=markdown)
 
 
 if __name__ == "__main__":

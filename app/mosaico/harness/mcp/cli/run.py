@@ -284,7 +284,7 @@ def _require_distinct_files(options: McpRunOptions) -> None:
         if path.resolve() in used_paths:
             raise WrongUsage(
                 f"{path} is already used as an input or output file",
-                hint="name another file with --output, --junit, --html or --markdown",
+                hint="name another file with --output, --junit, --html, --inspect or --markdown",
             )
         used_paths.add(path.resolve())
 
