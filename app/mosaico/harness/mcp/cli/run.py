@@ -17,6 +17,7 @@ from mosaico.harness.commands.progress import show_progress
 from mosaico.harness.commands.run_command import RunInterrupted, run_interruptible
 from mosaico.harness.lint import LintSeverity
 from mosaico.harness.mcp.cli.file_picker import resolve_files
+from mosaico.harness.mcp.cli.server_check import add_server_findings
 from mosaico.harness.mcp.lint import lint
 from mosaico.harness.mcp.loader import (
     LoadedFile,
@@ -37,7 +38,6 @@ from mosaico.harness.mcp.plan_builder import (
 from mosaico.harness.mcp.report_view import attempt_view
 from mosaico.harness.mcp.result_file import add_result, add_server, read_report, write_report
 from mosaico.harness.mcp.secrets import default_secrets_paths, find_secrets
-from mosaico.harness.mcp.server_check import add_server_findings
 from mosaico.harness.mcp.servers.server import ServerEnvironment
 from mosaico.harness.mcp.types import (
     AttemptEnded,
