@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mosaico.harness.mcp.cli.ot_bench import cli
-from mosaico.harness.mcp.config import AcceptedReply, SampledReply, StdioServer
+from mosaico.harness.mcp.config import AcceptedReply, ReadyCheck, SampledReply, StdioServer
 from mosaico.harness.mcp.plan import PlannedServer
 from mosaico.harness.mcp.servers.info import MAX_PAGES
 from mosaico.harness.mcp.types import ErrorKind, ServerFacts
@@ -151,3 +151,23 @@ def test_validate__servers_are_started_and_their_tools_checked(tmp_path: Path) -
     ]
     for finding, words in zip(result.stdout.splitlines(), expected, strict=True):
         assert_names(finding, *words)
+
+
+def ready_when(tool: str, pattern: str, timeout: float = 60) -> PlannedServer:
+    planned = faults(timeout=timeout)
+    assert isinstance(planned.config, StdioServer)
+    check = ReadyCheck(tool=tool, regex=pattern)
+    return PlannedServer(name="faults", config=planned.config.model_copy(update={"ready": check}))
+
+
+def test_ready__server_is_used_when_its_answer_matches() -> None:
+    # The tool counts the calls: the third answer is ready, the fourth call is the task's.
+    result = run(direct_task(ready_when("count", "3"), "count")).result
+    assert result.response == "4"
+
+
+def test_ready__server_that_never_is_says_its_last_answer() -> None:
+    result = run(direct_task(ready_when("fail", "done", timeout=1), "count")).result
+    assert result.error is not None
+    assert result.error.kind is ErrorKind.SERVER_START
+    assert_names(result.error.detail, "not ready", "no matches found")

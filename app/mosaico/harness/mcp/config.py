@@ -146,16 +146,27 @@ class SampledReply(BenchmarkSection):
     text: str
 
 
-class ServerRequests(BenchmarkSection):
-    """The replies to requests of a server; without a reply the server is told that the client has
-    no such capability. A request to open a URL is always declined.
+class ReadyCheck(BenchmarkSection):
+    """A call that is repeated until its result matches: some servers answer before they are ready."""
+
+    tool: TaskName
+    arguments: dict[str, JsonValue] = {}
+    regex: Annotated[str, Field(min_length=1)]
+
+
+class ServerBase(BenchmarkSection):
+    """The keys of all servers: when they are ready, and the replies to their requests.
+
+    Without a reply the server is told that the client has no such capability. A request to open a
+    URL is always declined.
     """
 
+    ready: ReadyCheck | None = None
     elicitation: Literal["decline", "cancel"] | AcceptedReply | None = None
     sampling: Literal["decline"] | SampledReply | None = None
 
 
-class StdioServer(ServerRequests):
+class StdioServer(ServerBase):
     """An MCP server that runs as a program and communicates over its standard streams.
 
     Its environment holds `PATH`, `env`, and the variables of the host that `pass_env` names.
@@ -194,7 +205,7 @@ def _clean_header(value: str) -> str:
 HeaderValue = Annotated[str, AfterValidator(_clean_header)]
 
 
-class HttpServer(ServerRequests):
+class HttpServer(ServerBase):
     """An MCP server at a URL, over streamable HTTP or over the older HTTP+SSE."""
 
     type: Literal["http", "sse"]

@@ -19,6 +19,7 @@ from mosaico.harness.mcp.config import (
 from mosaico.harness.mcp.evaluator_registry import validate_evaluator, warn_evaluator
 from mosaico.harness.mcp.loader import LintFinding, LoadedFile, TaskIndex, part_of
 from mosaico.harness.mcp.yaml_parser import YamlDocument, YamlPath
+from mosaico.harness.text_search import InvalidPattern, compile_pattern
 
 TAGS: Final = {
     "purpose": ("compare", "tool", "feature", "exec", "error"),
@@ -97,6 +98,11 @@ class _Linter:
         self._document = document
 
     def findings(self) -> Iterable[LintFinding]:
+        for name, server in self._bench.servers.items():
+            if server.ready is not None:
+                yield from self._check_pattern(
+                    server.ready.regex, ("servers", name, "ready", "regex")
+                )
         for name, evaluator in self._bench.evaluators.items():
             yield from self._check_evaluator(evaluator, ("evaluators", name))
         yield from self._check_defaults()
@@ -118,6 +124,12 @@ class _Linter:
                     )
                 task_names.add(task.name)
                 yield from self._check_task(task, task_path)
+
+    def _check_pattern(self, pattern: str, path: YamlPath) -> Iterable[LintFinding]:
+        try:
+            compile_pattern(pattern)
+        except InvalidPattern as error:
+            yield self._error(path, f"the pattern {pattern!r} is invalid: {error}")
 
     def _check_defaults(self) -> Iterable[LintFinding]:
         defaults = self._bench.defaults

@@ -9,7 +9,7 @@ from typing import Final, TypedDict
 import mcp_types
 from mcp.client.session import ClientRequestContext, ElicitationFnT, SamplingFnT
 
-from mosaico.harness.mcp.config import AcceptedReply, SampledReply, ServerRequests
+from mosaico.harness.mcp.config import AcceptedReply, SampledReply, ServerBase
 
 DECLINED_BY_USER: Final = -1  # MCP specification, sampling, "Error handling"
 REPLYING_MODEL: Final = "ot-bench"
@@ -22,7 +22,7 @@ class ReplyCallbacks(TypedDict, total=False):
     sampling_callback: SamplingFnT
 
 
-def reply_callbacks(config: ServerRequests) -> ReplyCallbacks:
+def reply_callbacks(config: ServerBase) -> ReplyCallbacks:
     """The callbacks for the configured replies."""
     callbacks: ReplyCallbacks = {}
     elicitation, sampling = config.elicitation, config.sampling

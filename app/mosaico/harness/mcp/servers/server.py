@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from mosaico.core.errors import AppError
 from mosaico.core.masking import secret_masker
 from mosaico.core.network_policy import ALLOW_ALL_ADDRESSES, OutboundPolicy
-from mosaico.harness.mcp.config import HttpServer, StdioServer
+from mosaico.harness.mcp.config import HttpServer, ReadyCheck, StdioServer
 from mosaico.harness.mcp.plan import PlannedServer
 from mosaico.harness.mcp.servers.http import HttpConnection, is_closed
 from mosaico.harness.mcp.servers.info import fetch_server_facts, fetch_tools
@@ -42,9 +42,11 @@ from mosaico.harness.mcp.tool_content import (
     render_text,
 )
 from mosaico.harness.mcp.types import ErrorKind, McpToolCall, ServerFacts
+from mosaico.harness.text_search import compile_pattern
 from mosaico.harness.validation_messages import describe_errors
 
 PING_TIMEOUT_S: Final = 2.0
+READY_POLL_S: Final = 0.2
 MAX_REASON_CHARS: Final = 300  # of one reason of a failure
 URL_ELICITATION_REQUIRED: Final = -32042  # MCP specification 2025-11-25
 CLIENT_INFO: Final = mcp_types.Implementation(name="ot-bench", version="1")
@@ -103,6 +105,7 @@ class McpServer:
         self._stdio: StdioConnection | None = None
         self._http: HttpConnection | None = None
         self._loss: str | None = None
+        self._last_answer: str | None = None  # while the server is not ready
         self._has_unanswered_call = False
         self._session_task: asyncio.Task[None] | None = None
         self._stop_requested = asyncio.Event()
@@ -218,6 +221,8 @@ class McpServer:
                 try:
                     async with asyncio.timeout(self._config.timeout):
                         facts = await fetch_server_facts(session, self._send, self._file, self.name)
+                        if self._config.ready is not None:
+                            await self._wait_until_ready(self._config.ready)
                 except (TimeoutError, MCPError, ValueError, RuntimeError) as error:
                     self._loss = await self._loss_reason(error)
                     self._kill()
@@ -229,6 +234,18 @@ class McpServer:
             self._loss = self._loss or await self._loss_reason(error)
         finally:
             self._loss = self._loss or "it was stopped"
+
+    async def _wait_until_ready(self, check: ReadyCheck) -> None:
+        """Repeat the call until its result matches; the timeout of the start ends it."""
+        pattern = compile_pattern(check.regex)
+        while True:
+            answer = await self._send(
+                "tools/call", {"name": check.tool, "arguments": check.arguments}
+            )
+            self._last_answer = render_text(parse_contents(parse_result(answer)))
+            if pattern.search(self._last_answer):
+                return
+            await asyncio.sleep(READY_POLL_S)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[ClientSession]:
@@ -283,7 +300,10 @@ class McpServer:
 
     async def _loss_reason(self, error: BaseException) -> str:
         if isinstance(error, TimeoutError):
-            return f"no answer within its timeout of {self._config.timeout:g} s"
+            limit = f"within its timeout of {self._config.timeout:g} s"
+            if self._last_answer is None:
+                return f"no answer {limit}"
+            return f"not ready {limit}; its last answer: {self._last_answer[:MAX_REASON_CHARS]}"
         if self._stdio is not None and self._stdio.is_ended and is_closed(error):
             return await self._stdio.describe_end()
         reason = self._http.loss_reason(error) if self._http is not None else None
