@@ -53,7 +53,8 @@ class TranscriptRequest:
 class TranscriptMessage:
     """A message of the system, the user or the model.
 
-    `thinking` is what the model showed of its reasoning. `request` belongs to the model's messages.
+    `thinking` is what the model showed of its reasoning. `wire` is the message as its provider sent
+    it, with signatures and encrypted thoughts. `request` belongs to the model's messages.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _WIRE
@@ -61,6 +62,7 @@ class TranscriptMessage:
     role: Literal["system", "user", "assistant"]
     text: str
     thinking: str | None = None
+    wire: tuple[Mapping[str, Any], ...] | None = None
     request: TranscriptRequest | None = None
     kind: Literal["message"] = "message"
 
@@ -154,6 +156,7 @@ def _model_message(message: ChatMessage, request: TranscriptRequest | None) -> T
         role="assistant",
         text=message.text(),
         thinking="\n".join(filter(None, thoughts)) or None,
+        wire=message.wire.items if message.wire is not None else None,
         request=request,
     )
 
@@ -190,7 +193,7 @@ def limit_size(transcript: Transcript) -> Transcript:
 
 def _size(step: TranscriptStep) -> int:
     if isinstance(step, TranscriptMessage):
-        return len(step.text) + len(step.thinking or "")
+        return len(step.text) + len(step.thinking or "") + len(str(step.wire or ""))
     texts = (step.tool, step.output, step.stdout, step.stderr)
     return len(str(step.arguments)) + sum(len(text) for text in texts if text is not None)
 
@@ -198,7 +201,8 @@ def _size(step: TranscriptStep) -> int:
 def _map_step(step: TranscriptStep, change: Callable[[str], str]) -> TranscriptStep:
     if isinstance(step, TranscriptMessage):
         thinking = step.thinking and change(step.thinking)
-        return replace(step, text=change(step.text), thinking=thinking)
+        wire = step.wire and tuple(map_json_texts(item, change) for item in step.wire)
+        return replace(step, text=change(step.text), thinking=thinking, wire=wire)
     return replace(
         step,
         arguments=map_json_texts(step.arguments, change),

@@ -26,7 +26,7 @@ from mosaico.core.llm_server import LlmServer
 from mosaico.core.network_policy import OutboundPolicy, RefusedAddress
 from mosaico.core.strict_json import is_number
 from mosaico.core.text import replace_unstorable
-from mosaico.llm.conversation import Usage
+from mosaico.llm.conversation import Provider, Usage
 from mosaico.llm.errors import (
     LlmAuthError,
     LlmError,
@@ -35,6 +35,7 @@ from mosaico.llm.errors import (
     LlmQuotaExceeded,
     LlmRedirected,
 )
+from mosaico.llm.model_families import Sampling, family_of
 from mosaico.llm.openai_chat import ERRORS, open_openai, read_choice
 from mosaico.llm.response_reader import (
     JSON,
@@ -236,8 +237,9 @@ def _chat_body(request: ChatRequest) -> JSON:
             {"role": message.role, "content": replace_unstorable(message.content)}
             for message in request.messages
         ],
-        "temperature": request.temperature,
     }
+    if family_of(Provider.OPENAI, request.model).sampling is Sampling.YES:
+        body["temperature"] = request.temperature
     if request.json_object:
         body["response_format"] = {"type": "json_object"}
     return body

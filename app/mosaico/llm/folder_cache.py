@@ -109,7 +109,7 @@ class CachedLlm:
         self._llm = llm
         self._folder = folder
         self._key_fields = {
-            **asdict(settings),
+            **settings.conditions(),
             "provider": llm.provider,
             "server": server,
             # Without it every trial of a task would get the answer of the first one, and the

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -27,12 +27,20 @@ T = TypeVar("T")
 CONNECT_TIMEOUT_S: Final = 15.0
 MAX_REASON_CHARS: Final = 300
 
+# Codes and texts of accounts that no wait refills. Source: the error codes of OpenAI and Anthropic.
 _QUOTA_WORDS: Final = (
     "insufficient_quota",
     "billing",
     "credit balance",
+    "credit_balance_exhausted",
     "exceeded your current quota",
+    "spend_limit",
+    "spend limit",
+    "usage_limit_exceeded",
+    "usage limits",
 )
+# A 402 of OpenRouter for requests in flight, which ends with them.
+_BUSY_WORD: Final = "in_flight_budget_exhausted"
 # Source: the error texts of OpenAI, Anthropic, vLLM, llama.cpp and Gemini.
 _CONTEXT_WORDS: Final = (
     "context_length_exceeded",
@@ -41,8 +49,10 @@ _CONTEXT_WORDS: Final = (
     "available context size",
     "input token count",
 )
+_MODERATION: Final = "moderation"
 # Source: the codes of OpenAI and Azure, and the text of OpenRouter with status 403.
 _FILTER_WORDS: Final = (
+    f"{_MODERATION}: ",
     "content_filter",
     "content_policy_violation",
     "content management policy",
@@ -172,7 +182,7 @@ def error_of_response(response: httpx2.Response) -> LlmError:
         f"{status}: {message[:MAX_REASON_CHARS]}" if message else str(status),
         kind=kind,
         status=status,
-        retry_after_s=parse_retry_after(response.headers.get("retry-after")),
+        retry_after_s=_wait_of(response.headers),
     )
 
 
@@ -189,25 +199,31 @@ def _connection_error(error: Exception) -> LlmError:
 
 
 def _kind_of_response(response: httpx2.Response, message: str) -> LlmErrorKind:
-    status = response.status_code
-    # Both providers report an empty account like a rate limit or a bad request.
-    # Retrying an empty account for minutes would delay the run and hide the cause.
-    is_quota_status = status in (HTTPStatus.BAD_REQUEST, HTTPStatus.TOO_MANY_REQUESTS)
-    if is_quota_status and any(word in message.lower() for word in _QUOTA_WORDS):
-        return LlmErrorKind.QUOTA
+    status, words = response.status_code, message.lower()
     if response.is_redirect:
         return LlmErrorKind.REDIRECTED
-    if status == HTTPStatus.BAD_REQUEST and any(word in message.lower() for word in _CONTEXT_WORDS):
+    # Both providers report an empty account like a rate limit or a bad request.
+    # Retrying an empty account for minutes would delay the run and hide the cause.
+    if status in (HTTPStatus.BAD_REQUEST, HTTPStatus.TOO_MANY_REQUESTS) and _has(
+        words, _QUOTA_WORDS
+    ):
+        return LlmErrorKind.QUOTA
+    if status == HTTPStatus.PAYMENT_REQUIRED and _BUSY_WORD in words:
+        return LlmErrorKind.RATE_LIMITED
+    if status == HTTPStatus.BAD_REQUEST and _has(words, _CONTEXT_WORDS):
         return LlmErrorKind.CONTEXT_LENGTH
     # A 403 about one prompt says nothing about the key.
-    is_filter_status = status in (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN)
-    if is_filter_status and any(word in message.lower() for word in _FILTER_WORDS):
+    if status in (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN) and _has(words, _FILTER_WORDS):
         return LlmErrorKind.CONTENT_FILTER
     return kind_of_status(status)
 
 
+def _has(message: str, words: Iterable[str]) -> bool:
+    return any(word in message for word in words)
+
+
 def _error_message(response: httpx2.Response) -> str:
-    """The message and the code of the server, without the API key; empty for an HTML page."""
+    """The message and the codes of the server, without the API key; empty for an HTML page."""
     # Some servers repeat the rejected key in the message, which is stored with the run and shown.
     text = redact_credentials(response.text, response.request).strip()
     try:
@@ -216,12 +232,32 @@ def _error_message(response: httpx2.Response) -> str:
     except (ValueError, RecursionError):
         # The error page of a proxy says nothing that its status does not.
         return "" if text.startswith("<") else " ".join(text.split())
+    if isinstance(document, list) and document:  # Gemini, with the API of OpenAI
+        document = document[0]
     error = document.get("error", document) if isinstance(document, dict) else document
     if not isinstance(error, dict):
         return str(error)
-    parts = (error.get(name) for name in ("message", "code", "type", "param"))
+    parts = [*(error.get(name) for name in ("message", "code", "type", "param")), *_details(error)]
     # Without duplicates: many servers send the same text as code and as type.
     return "; ".join(dict.fromkeys(str(part) for part in parts if part))
+
+
+def _details(error: dict[str, Any]) -> Iterator[str]:
+    """What else an error holds: the code of Anthropic, the reasons of a moderation of OpenRouter."""
+    details, metadata = error.get("details"), error.get("metadata")
+    if isinstance(details, dict) and details.get("error_code"):
+        yield str(details["error_code"])
+    reasons = metadata.get("reasons") if isinstance(metadata, dict) else None
+    if isinstance(reasons, list) and reasons:
+        yield f"{_MODERATION}: {', '.join(map(str, reasons))}"
+
+
+def _wait_of(headers: httpx2.Headers) -> float | None:
+    """The wait that a server asks for, in seconds; both providers also send milliseconds."""
+    milliseconds = headers.get("retry-after-ms", "")
+    if milliseconds.isdecimal():
+        return int(milliseconds) / 1000
+    return parse_retry_after(headers.get("retry-after"))
 
 
 def _masked(text: str, error: Exception) -> str:

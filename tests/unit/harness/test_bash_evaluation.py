@@ -116,7 +116,7 @@ def test_harness_settings__model_options_are_turn_settings() -> None:
     assert settings.turn_settings() == TurnSettings(
         reasoning_effort=ReasoningEffort.HIGH, seed=11, temperature=0.0
     )
-    with pytest.raises(ValidationError, match="does not support a budget of thinking tokens"):
+    with pytest.raises(ValidationError, match="does not take the option thinking tokens"):
         harness_settings(thinkingTokens=2048)
 
 

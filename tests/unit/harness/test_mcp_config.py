@@ -81,7 +81,7 @@ def test_yaml_parser__rejected_text_is_reported_with_position(
 def test_benchmark__defaults_are_those_of_the_specification() -> None:
     benchmark = bench(inspected(SCENARIO))
     assert benchmark.defaults.timeout == 120
-    assert benchmark.defaults.model == "openai/gpt-5-mini"
+    assert benchmark.defaults.model == "openai/gpt-5.4-mini"
     assert benchmark.defaults.system_prompt is None
 
 

@@ -1,8 +1,9 @@
 """The failures of a provider that are retried, and the wait before each retry."""
 
 import asyncio
+import json
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx2
 import pytest
@@ -10,12 +11,14 @@ import pytest
 from mosaico.core.console.files import InvalidInput
 from mosaico.llm.anthropic_messages import read_message
 from mosaico.llm.conversation import Provider, TurnSettings, Usage
-from mosaico.llm.errors import LlmError
+from mosaico.llm.errors import LlmError, LlmErrorKind
 from mosaico.llm.prices import Price, read_price
 from mosaico.llm.providers import MissingKey, open_llm
 from mosaico.llm.response_reader import read_arguments, read_text, read_usage
 from mosaico.llm.retry import call_with_retries
-from mosaico.llm.sdk import SdkErrors, call_sdk
+from mosaico.llm.sdk import SdkErrors, call_sdk, error_of_response
+
+JSON = dict[str, Any]
 
 
 class SdkError(Exception):
@@ -100,6 +103,61 @@ def test_turn_retries__key_and_quota_errors_are_final(error: StatusError) -> Non
     with pytest.raises(LlmError) as failed:
         waits(error)
     assert failed.value.final
+
+
+# Sources: the error codes of OpenAI, Anthropic and OpenRouter.
+@pytest.mark.parametrize(
+    ("status", "error", "kind"),
+    [
+        (429, {"code": "organization_spend_limit_exceeded", "message": "m"}, LlmErrorKind.QUOTA),
+        (429, {"code": "organization_usage_limit_exceeded", "message": "m"}, LlmErrorKind.QUOTA),
+        (429, {"code": "credit_balance_exhausted", "message": "m"}, LlmErrorKind.QUOTA),
+        (
+            429,
+            {
+                "type": "rate_limit_error",
+                "message": "m",
+                "details": {"error_code": "enforced_spend_limit_reached"},
+            },
+            LlmErrorKind.QUOTA,
+        ),
+        (
+            400,
+            {"type": "invalid_request_error", "message": "You have reached your usage limits."},
+            LlmErrorKind.QUOTA,
+        ),
+        (429, {"code": "slow_down", "message": "m"}, LlmErrorKind.RATE_LIMITED),
+        (429, {"code": "ramp_limit_exceeded", "message": "m"}, LlmErrorKind.RATE_LIMITED),
+        (402, {"code": "in_flight_budget_exhausted", "message": "m"}, LlmErrorKind.RATE_LIMITED),
+        (402, {"code": 402, "message": "Insufficient credits"}, LlmErrorKind.QUOTA),
+        (
+            403,
+            {"code": 403, "message": "m", "metadata": {"reasons": ["violence"]}},
+            LlmErrorKind.CONTENT_FILTER,
+        ),
+        (403, {"code": 403, "message": "The key is disabled"}, LlmErrorKind.AUTH),
+    ],
+)
+def test_error__is_classed_by_its_code(status: int, error: JSON, kind: LlmErrorKind) -> None:
+    """No wait refills an account; a flagged prompt says nothing about the key."""
+    failure = error_of_response(StatusError(status, json.dumps({"error": error})).response)
+    assert failure.kind is kind
+    # The list of Gemini's errors says the same.
+    listed = error_of_response(StatusError(status, json.dumps([{"error": error}])).response)
+    assert (listed.kind, listed.reason) == (kind, failure.reason)
+
+
+def test_moderation__names_its_reasons() -> None:
+    error = {"code": 403, "message": "m", "metadata": {"reasons": ["violence", "self-harm"]}}
+    failure = error_of_response(StatusError(403, json.dumps({"error": error})).response)
+    assert "violence, self-harm" in failure.reason
+    assert not failure.final
+
+
+def test_retry_after__in_milliseconds_comes_first() -> None:
+    error = StatusError(429, retry_after="9")
+    error.response.headers["retry-after-ms"] = "1500"
+    assert waits(error) == [1.5]
 
 
 def test_turn_retries__rejected_request_is_not_final() -> None:

@@ -179,7 +179,8 @@ def _settings(options: BashRunOptions) -> dict[str, Any]:
         "trials": options.trials,
         "limits": asdict(options.limits),
         "run_budget": asdict(options.run_budget),
-        "turn_settings": asdict(options.model.settings),
+        "turn_settings": options.model.settings.conditions(),
+        "prompt_cache": options.model.settings.prompt_cache,
         "judge_model": options.judge.model if options.judge else None,
     }
 

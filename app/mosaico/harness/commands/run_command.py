@@ -15,7 +15,7 @@ from mosaico.core.console import terminal
 from mosaico.core.console.terminal import CommandGroup, Format, OutputFormat, print_status
 from mosaico.core.text import count_noun
 from mosaico.harness.results import GateFigures, HarnessExit, decide_exit
-from mosaico.llm.conversation import ReasoningEffort, TurnSettings
+from mosaico.llm.conversation import PromptCache, ReasoningEffort, ThinkingMode, TurnSettings
 
 if TYPE_CHECKING:
     from mosaico.harness.reports.view import RunReportView
@@ -106,18 +106,29 @@ class ModelOptions(NamedTuple):
             help="How long the model may think (default: that of the provider).",
         ),
     ] = None
+    thinking: Annotated[
+        ThinkingMode | None,
+        typer.Option("--thinking", help="Whether the model thinks, of the anthropic API only."),
+    ] = None
     thinking_tokens: Annotated[
         int | None,
         typer.Option(
             "--thinking-tokens",
             min=1_024,
             max=20_000,
-            help="Budget of thinking tokens per response, of the anthropic API only.",
+            help="Budget of thinking tokens per response, of Claude up to 4.6.",
         ),
     ] = None
     seed: Annotated[
         int | None,
         typer.Option("--seed", min=0, help="Seed of the sampling, of the openai API only."),
+    ] = None
+    prompt_cache: Annotated[
+        PromptCache | None,
+        typer.Option(
+            "--prompt-cache",
+            help="How long the provider caches conversations, of the anthropic API only.",
+        ),
     ] = None
 
     def turn_settings(self) -> TurnSettings:

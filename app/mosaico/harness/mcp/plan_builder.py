@@ -24,9 +24,9 @@ from mosaico.harness.mcp.config import (
 from mosaico.harness.mcp.loader import LoadedFile, TaskIndex, require_valid
 from mosaico.harness.mcp.plan import LlmEndpoint, PlannedServer, PlannedTask
 from mosaico.harness.mcp.secrets import Secrets
-from mosaico.llm.conversation import Provider, TurnSettings, unsupported_reason
+from mosaico.llm.conversation import Provider, TurnSettings
 from mosaico.llm.prices import Price
-from mosaico.llm.providers import KEYS, MissingKey, UnsupportedSetting
+from mosaico.llm.providers import KEYS, MissingKey, require_supported
 
 T = TypeVar("T")
 
@@ -78,8 +78,8 @@ def plan_tasks(
 ) -> tuple[PlannedTask, ...]:
     """The selected tasks of valid files, in the order of the files.
 
-    A task that cannot run is planned with its refusal. Raises: BadUsage, and
-    InvalidBenchmarkFile when none of the selected tasks can run.
+    A task that cannot run is planned with its refusal. Raises: BadUsage, UnsupportedSetting when a
+    model does not take an option, and InvalidBenchmarkFile when none of the selected tasks can run.
     """
     planned = [
         task
@@ -94,6 +94,9 @@ def plan_tasks(
         )
     if all(task.refusal is not None for task in planned):
         require_valid(files, strict=True)
+    for task in planned:
+        if task.type is TaskType.HARNESS:
+            require_supported(task.endpoint.provider, task.model, task.turn_settings)
     return tuple(planned)
 
 
@@ -138,9 +141,6 @@ class _TaskPlanner:
         self._overrides = overrides
         self._endpoint = _endpoint(bench, overrides, keys)
         self._turn_settings = _turn_settings(bench, overrides)
-        reason = unsupported_reason(self._endpoint.provider, self._turn_settings)
-        if reason is not None:
-            raise UnsupportedSetting(reason)
 
     def tasks(self) -> Iterable[PlannedTask]:
         for i, scenario in enumerate(self._bench.scenarios):
