@@ -150,13 +150,6 @@ class BashHarnessSettings(RunBudget, ModelSettings):
             raise ValueError("runUsd needs the price of the judge; set judgePrice")
         return self
 
-    @model_validator(mode="after")
-    def _require_supported_settings(self) -> Self:
-        reason = unsupported_reason(self.provider, self.model, self.turn_settings())
-        if reason is not None:
-            raise ValueError(reason)
-        return self
-
     def price_of_judge(self) -> ModelPrice | None:
         """The price of the judge; None when it is unknown."""
         own = self.price if self.judge_model == self.model else None
@@ -219,7 +212,15 @@ HarnessConfig: TypeAlias = Annotated[AnyHarnessSettings, BeforeValidator(parse_h
 
 
 def validate_harness(dataset_ref: str | None, settings: AnyHarnessSettings) -> str | None:
-    """Return the reason why the settings do not match the dataset; None when they do."""
+    """Return the reason why the settings do not match the dataset, or have an option that the model
+    does not take; None when they do not.
+
+    Not a rule of the settings themselves: stored ones must be readable when models change.
+    """
+    if isinstance(settings, BashHarnessSettings):
+        reason = unsupported_reason(settings.provider, settings.model, settings.turn_settings())
+        if reason is not None:
+            return reason
     if dataset_ref is None or isinstance(settings, AgentHarnessSettings):
         return None
     is_mcp_file = dataset_ref.endswith(MCP_SUFFIXES)

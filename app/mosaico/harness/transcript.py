@@ -35,7 +35,8 @@ _WIRE: Final = ConfigDict(
 class TranscriptRequest:
     """The request that produced a message of the model.
 
-    Tokens are None when the server did not report them. `latency_ms` is the time from the first
+    Tokens are None when the server did not report them; those read from and written to a cache are
+    part of the input, and None without any. `latency_ms` is the time from the first
     attempt to the response; `waited_ms` is the part of it between attempts, and `retries` the number
     of attempts after the first.
     """
@@ -44,6 +45,8 @@ class TranscriptRequest:
 
     input_tokens: int | None = None
     output_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
     latency_ms: float | None = None
     waited_ms: float | None = None
     retries: int | None = None

@@ -67,9 +67,11 @@ def run_command(cli: CommandGroup, arguments: list[str], results: Path) -> Ran:
     return Ran(done.exit_code, done.output, files[0].read_text() if files else "")
 
 
-def run_bash(folder: Path, model: list[str]) -> Ran:
+def run_bash(folder: Path, model: list[str], *, judge: str | None = None) -> Ran:
     dataset = folder / "tasks.jsonl"
-    expectations = [{"check": "stdout_contains:hello"}]
+    expectations = [{"check": "stdout_contains:hello" if judge is None else "llm_judge:good?"}]
+    if judge is not None:
+        model = [*model, "--judge-model", judge]
     dataset.write_text(
         json.dumps({"id": "t", "category": "c", "prompt": "p", "expectations": expectations})
     )
@@ -77,18 +79,19 @@ def run_bash(folder: Path, model: list[str]) -> Ran:
     return run_command(bash_cli, ["run", str(dataset), *model, "--save", str(results)], results)
 
 
-def run_mcp(folder: Path, model: list[str]) -> Ran:
+def run_mcp(folder: Path, model: list[str], *, judge: str | None = None) -> Ran:
     bench = folder / "bench.yaml"
-    task = {"name": "a:b:c", "prompt": "p", "evaluate": {"expected": "Done."}}
+    evaluate = {"expected": "Done."} if judge is None else {"prompt": "{response}", "model": judge}
+    task = {"name": "a:b:c", "prompt": "p", "evaluate": evaluate}
     bench.write_text(json.dumps({"scenarios": [{"name": "s", "tasks": [task]}]}))
     results = folder / "mcp"
-    results.mkdir()
+    results.mkdir(exist_ok=True)
     output = str(results / "result.json")
     return run_command(mcp_cli, ["run", str(bench), *model, "--output", output], results)
 
 
 RUNS = pytest.mark.parametrize("run", [run_bash, run_mcp])
-Run = Callable[[Path, list[str]], Ran]
+Run = Callable[..., Ran]
 
 
 @pytest.fixture(autouse=True)
@@ -130,6 +133,8 @@ def test_gpt__tools_with_reasoning_use_responses_and_get_their_items_back(
         done = run(tmp_path, [*options, "--model", "gpt-5.6-terra", "--reasoning-effort", "max"])
     assert done.exit_code == 0, done.output
     assert {request.path for request in server.requests} == {"/v1/responses"}
+    is_replaced = provider == "openai"
+    assert ("the API openai-responses, which is called" in done.output) == is_replaced
     assert {request.body["store"] for request in server.requests} == {False}
     assert "Z0FBQUFB" in done.result
 
@@ -208,3 +213,110 @@ def test_prompt_cache__marks_the_system_message_and_the_end(run: Run, tmp_path: 
     assert [request.body["cache_control"] for request in server.requests] == [mark, mark]
     systems = [request.body["system"] for request in server.requests if request.body["system"]]
     assert all(system[-1]["cache_control"] == mark for system in systems)
+
+
+@RUNS
+def test_cache__sends_each_request_once(run: Run, tmp_path: Path) -> None:
+    """With signatures too: the second run plays the stored turns, and asks no server."""
+    with model_server(documented.gemini()) as server:
+        options = ["--provider", "openai", "--base-url", server.openai_url, "--model", "gemini-3"]
+        cached = [*options, "--cache", str(tmp_path / "cache")]
+        first, again = tmp_path / "first", tmp_path / "again"
+        first.mkdir()
+        again.mkdir()
+        assert run(first, cached).exit_code == 0
+        sent = len(server.requests)
+        done = run(again, [*cached, "--only-cached"])
+        assert (done.exit_code, len(server.requests), sent) == (0, 2, 2)
+        assert documented.SIGNATURE in done.result
+        # Another trial is another answer, and is not in the cache.
+        missing = run(again, [*cached, "--only-cached", "--trials", "2"])
+    assert (missing.exit_code, len(server.requests)) == (3, 2)
+    assert "not in the cache" in missing.output
+
+
+@RUNS
+def test_cache__is_used_for_the_judge_too(run: Run, tmp_path: Path) -> None:
+    """With --only-cached no request at all is sent."""
+    score = documented.chat_document({"content": '{"score": 1, "reason": "good"}'}, "stop")
+    with model_server(lambda _: documented.answer(score)) as server:
+        options = ["--provider", "openai", "--base-url", server.openai_url, "--model", "m"]
+        cached = [*options, "--cache", str(tmp_path / "cache")]
+        run(tmp_path, cached, judge="j")
+        assert len(server.requests) == 2
+        again = run(tmp_path, [*cached, "--only-cached"], judge="j")
+    assert len(server.requests) == 2
+    assert "not in the cache" not in again.output
+
+
+@RUNS
+def test_only_cached__without_a_cache_is_an_error(run: Run, tmp_path: Path) -> None:
+    done = run(tmp_path, ["--provider", "openai", "--model", "m", "--only-cached"])
+    assert done.exit_code == 2
+    assert "--cache" in done.output
+
+
+def usage_of(provider: str) -> tuple[Plan, str]:
+    """A server that reports 1,100 input tokens, 1,024 of them from its cache, and 10 output tokens."""
+    if provider == "anthropic":
+        usage: dict[str, Any] = {
+            "input_tokens": 46,
+            "cache_read_input_tokens": 1024,
+            "cache_creation_input_tokens": 30,
+            "output_tokens": 10,
+        }
+        text = [{"type": "text", "text": "Done."}]
+        document = documented.message_document(text, "end_turn", usage)
+    elif provider == "openai":
+        usage = {
+            "prompt_tokens": 1100,
+            "completion_tokens": 10,
+            "total_tokens": 1110,
+            "prompt_tokens_details": {"cached_tokens": 1024, "cache_write_tokens": 30},
+        }
+        document = documented.chat_document({"content": "Done."}, "stop", usage)
+    else:
+        usage = {
+            "input_tokens": 1100,
+            "output_tokens": 10,
+            "total_tokens": 1110,
+            "input_tokens_details": {"cached_tokens": 1024, "cache_write_tokens": 30},
+            "output_tokens_details": {"reasoning_tokens": 0},
+        }
+        part = {"type": "output_text", "text": "Done.", "annotations": []}
+        item = {**documented.COMMENTARY_ITEM, "content": [part]}
+        document = documented.response_document([item], usage)
+    return (lambda _: documented.answer(document)), json.dumps(usage)
+
+
+@RUNS
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "openai-responses"])
+def test_cached_tokens__are_shown_and_have_their_price(
+    run: Run, provider: str, tmp_path: Path
+) -> None:
+    """46 tokens at 10, 1,024 at 1, 30 at 12.5 and 10 at 50 dollars per million: 0.002359 dollars."""
+    prices = tmp_path / "prices.json"
+    price = {"input": 10, "cached_input": 1, "cache_write": 12.5, "output": 50}
+    prices.write_text(json.dumps({"m": price}))
+    plan, _ = usage_of(provider)
+    with model_server(checked(plan)) as server:
+        address = server.url if provider == "anthropic" else server.openai_url
+        named = ["--provider", provider, "--base-url", address, "--model", "m"]
+        done = run(tmp_path, [*named, "--prices", str(prices)])
+    assert "1100 input (1024 from a cache, 30 written to it), 10 output" in done.output
+    assert "$0.0024" in done.output
+    assert "0.002359" in done.result
+
+
+@RUNS
+def test_run_usd__request_that_may_exceed_it_is_not_sent(run: Run, tmp_path: Path) -> None:
+    """An answer may take 1,000 tokens at 50 dollars per million, which is 5 cents."""
+    prices = tmp_path / "prices.json"
+    prices.write_text(json.dumps({"m": {"input": 10, "output": 50}}))
+    plan, _ = usage_of("openai")
+    with model_server(plan) as server:
+        named = ["--provider", "openai", "--base-url", server.openai_url, "--model", "m"]
+        limits = ["--prices", str(prices), "--max-output-tokens", "1000", "--run-usd", "0.04"]
+        done = run(tmp_path, [*named, *limits])
+    assert (done.exit_code, server.requests) == (3, [])
+    assert "the next request may cost" in done.output.replace("\n", " ")

@@ -15,10 +15,18 @@ from mosaico.core.console import terminal
 from mosaico.core.console.terminal import CommandGroup, Format, OutputFormat, print_status
 from mosaico.core.text import count_noun
 from mosaico.harness.results import GateFigures, HarnessExit, decide_exit
-from mosaico.llm.conversation import PromptCache, ReasoningEffort, ThinkingMode, TurnSettings
+from mosaico.llm.conversation import (
+    PromptCache,
+    Provider,
+    ReasoningEffort,
+    ThinkingMode,
+    TurnSettings,
+)
+from mosaico.llm.model_families import api_for
 
 if TYPE_CHECKING:
     from mosaico.harness.reports.view import RunReportView
+    from mosaico.llm.folder_cache import TurnCache
 
 Report = TypeVar("Report")
 
@@ -135,6 +143,26 @@ class ModelOptions(NamedTuple):
         return TurnSettings(**self._asdict())
 
 
+class CacheOptions(NamedTuple):
+    """The options of the LLM cache."""
+
+    cache: Annotated[
+        Path | None,
+        typer.Option("--cache", help="Folder of the LLM cache; each request is sent once."),
+    ] = None
+    only_cached: Annotated[
+        bool, typer.Option("--only-cached", help="Send no request that is not in --cache.")
+    ] = False
+
+    def turn_cache(self) -> "TurnCache | None":
+        """The cache. Raises: WrongUsage."""
+        from mosaico.llm.folder_cache import TurnCache
+
+        if self.cache is None and self.only_cached:
+            raise terminal.WrongUsage("--only-cached needs a cache", hint="add --cache FOLDER")
+        return self.cache and TurnCache(folder=self.cache, only_cached=self.only_cached)
+
+
 def add_transcript_commands(
     cli: CommandGroup, load_view: Callable[[Path], "RunReportView"]
 ) -> None:
@@ -165,6 +193,16 @@ def add_transcript_commands(
         from mosaico.harness.commands.transcript_command import write_page
 
         write_page(file, *(load_view(path) for path in (result, other) if path is not None))
+
+
+def announce_api(provider: Provider, model: str, settings: TurnSettings) -> None:
+    """Say when another API than the named one is called."""
+    api = api_for(provider, model, settings)
+    if api is not provider:
+        print_status(
+            f"{model} takes tools with reasoning only with the API {api}, which is called; "
+            f"--reasoning-effort none keeps {provider}"
+        )
 
 
 class RunInterrupted(Exception, Generic[Report]):

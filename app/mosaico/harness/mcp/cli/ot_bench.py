@@ -116,6 +116,7 @@ def run(
     run_usd: run_command.RunUsd = None,
     secrets: SecretsFile = None,
     prices: run_command.PricesFile = None,
+    cache: run_command.CacheOptions,
     result: Annotated[
         Path | None,
         typer.Option(
@@ -205,6 +206,7 @@ def run(
         run_budget=BudgetLimits(tokens=run_tokens, cost_usd=run_usd),
         secrets=secrets,
         prices=prices,
+        cache=cache.turn_cache(),
         output=result or resume,
         reports=[path for path in (junit, html, markdown) if path is not None],
         csv=csv,
