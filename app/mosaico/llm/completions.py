@@ -39,12 +39,11 @@ from mosaico.llm.model_families import Sampling, family_of
 from mosaico.llm.openai_chat import ERRORS, open_openai, read_choice
 from mosaico.llm.response_reader import (
     JSON,
-    read_cached_tokens,
     read_response,
     read_text,
     read_token_count,
+    read_usage,
     unreadable,
-    with_cached_tokens,
 )
 from mosaico.llm.retry import LlmRetryPolicy, Sleep, call_with_retries
 from mosaico.llm.sdk import ProviderAccess, call_sdk
@@ -222,11 +221,10 @@ def read_batch(batch: RequestBatch, document: JSON) -> BatchResponse:
     else:
         answers = _embeddings(document, len(batch))
     usage = document.get("usage")
-    tokens = Usage(
+    tokens = read_usage(usage, "prompt_tokens", "completion_tokens") or Usage(
         input_tokens=read_token_count(usage, "prompt_tokens") or 0,
         output_tokens=read_token_count(usage, "completion_tokens") or 0,
     )
-    tokens = with_cached_tokens(tokens, *read_cached_tokens(usage, "prompt_tokens"))
     return BatchResponse(answers, tokens, _cost_usd(usage))
 
 

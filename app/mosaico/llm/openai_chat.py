@@ -25,6 +25,7 @@ from mosaico.llm.conversation import (
     TurnSettings,
     WireMessage,
 )
+from mosaico.llm.errors import LlmError, LlmErrorKind
 from mosaico.llm.model_families import output_limit_name
 from mosaico.llm.response_reader import JSON, read_arguments, read_text, read_usage, reported_error
 from mosaico.llm.retry import ATTEMPT_TIMEOUT_S
@@ -38,6 +39,7 @@ _STOPS: Final[dict[Any, StopReason]] = {
     "content_filter": StopReason.CONTENT_FILTER,
     "tool_calls": StopReason.TOOL_USE,
 }
+_OUT_OF_RESOURCES: Final = "insufficient_system_resource"  # of DeepSeek: the answer is cut
 # Of a response alone: servers refuse unknown fields in a request.
 _RESPONSE_FIELDS: Final = frozenset({"annotations", "audio", "refusal"})
 # Reasoning is sent back as it came; these two servers answer 400 to it.
@@ -185,6 +187,8 @@ def read_choice(response: JSON) -> Choice:
     failure = reported_error(choice.get("error"))  # of OpenRouter, with finish_reason "error"
     if failure is not None:
         raise failure
+    if choice.get("finish_reason") == _OUT_OF_RESOURCES:
+        raise LlmError("the server ran out of resources", kind=LlmErrorKind.SERVER)
     return Choice(choice, choice["message"])
 
 

@@ -148,9 +148,16 @@ def read_token_count(usage: Any, name: str) -> int | None:
 def read_usage(usage: Any, input_name: str, output_name: str) -> Usage | None:
     """The tokens of a response; None when the server does not report both numbers.
 
-    OpenAI's APIs count cached tokens as input and report them as `{input_name}_details`.
+    OpenAI's APIs count cached tokens as input and report them as `{input_name}_details`. Some
+    compatible servers leave thoughts out of the output, although they are billed: `total_tokens`
+    shows them.
     """
-    known = known_usage(read_token_count(usage, input_name), read_token_count(usage, output_name))
+    input_tokens = read_token_count(usage, input_name)
+    output_tokens = read_token_count(usage, output_name)
+    total = read_token_count(usage, "total_tokens")
+    if input_tokens is not None and output_tokens is not None and total is not None:
+        output_tokens = max(output_tokens, total - input_tokens)
+    known = known_usage(input_tokens, output_tokens)
     return known and with_cached_tokens(known, *read_cached_tokens(usage, input_name))
 
 

@@ -12,6 +12,7 @@ from mosaico.core.console.files import InvalidInput
 from mosaico.llm.anthropic_messages import read_message
 from mosaico.llm.conversation import Provider, TurnSettings, Usage
 from mosaico.llm.errors import LlmError, LlmErrorKind
+from mosaico.llm.openai_chat import read_completion
 from mosaico.llm.prices import Price, read_price
 from mosaico.llm.providers import MissingKey, open_llm
 from mosaico.llm.response_reader import read_arguments, read_text, read_usage
@@ -221,6 +222,22 @@ def test_cached_tokens__more_than_the_input_are_not_counted() -> None:
     usage = {"input_tokens": 5, "output_tokens": 1, "input_tokens_details": {"cached_tokens": 9}}
     read = read_usage(usage, "input_tokens", "output_tokens")
     assert read == Usage(input_tokens=5, output_tokens=1)
+
+
+@pytest.mark.parametrize(("total", "output"), [(160, 60), (110, 10), (0, 10), (None, 10)])
+def test_thoughts__outside_of_the_output_are_output_too(total: int | None, output: int) -> None:
+    """100 tokens were read and 10 written; 50 thoughts are in the total alone, and are paid for."""
+    usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": total}
+    read = read_usage(usage, "prompt_tokens", "completion_tokens")
+    assert read == Usage(input_tokens=100, output_tokens=output)
+
+
+def test_answer__cut_for_lack_of_resources_is_a_fault_of_the_server() -> None:
+    message = {"content": "I was ab"}
+    choice = {"finish_reason": "insufficient_system_resource", "message": message}
+    with pytest.raises(LlmError) as failed:
+        read_completion({"choices": [choice]})
+    assert failed.value.transient
 
 
 def test_price__of_cached_tokens_is_read(tmp_path: Path) -> None:

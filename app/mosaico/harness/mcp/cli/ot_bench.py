@@ -120,9 +120,7 @@ def run(
     result: Annotated[
         Path | None,
         typer.Option(
-            "--output",
-            "-o",
-            help="Result file, YAML or .json (default: tmp/result-TIME.yaml).",
+            "--output", "-o", help="Result file, YAML or .json (default: tmp/result-TIME.yaml)."
         ),
     ] = None,
     csv: Annotated[
