@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from mosaico.harness.results import ConversationEnding, NamedEnding
 from mosaico.llm.conversation import ChatMessage, Tool, Turn, Usage
 from mosaico.llm.prices import Price
-from mosaico.llm.request_size import estimate_conversation
+from mosaico.llm.request_size import TokenEstimate, estimate_conversation
 
 
 class BudgetKind(StrEnum):
@@ -113,7 +113,8 @@ class Budget:
     """Counts usage against limits. Usage also counts against the parent budget, at the child's price.
 
     `max_output_tokens` is the limit of the output of one request, where one is set; `longest_output`
-    is the longest so far. `is_spent` is set when a request was not sent because of its cost.
+    is the longest so far, and `estimate` the tokens of input so far compared with the sizes of the
+    texts. `is_spent` is set when a request was not sent because of its cost.
     """
 
     limits: BudgetLimits = field(default_factory=BudgetLimits)
@@ -128,6 +129,7 @@ class Budget:
     is_complete: bool = True
     is_spent: bool = field(default=False, init=False)
     longest_output: int = field(default=0, init=False)
+    estimate: TokenEstimate = field(default_factory=TokenEstimate, init=False)
     reserved: Reservations = field(default_factory=Reservations, init=False)
 
     def add_usage(self, usage: Usage | None) -> None:
@@ -204,11 +206,7 @@ class Budget:
         reserved may become free, and is waited for. Raises: AttemptBudgetExhausted,
         RunBudgetExhausted.
         """
-        expected_usd = 0.0
-        if self.price is not None:
-            output = self.max_output_tokens or max(level.longest_output for level in self._levels())
-            usage = Usage(input_tokens=input_tokens, output_tokens=output)
-            expected_usd = self.price.of(usage)
+        expected_usd = self._expected_usd(input_tokens)
         levels = [level for level in self._levels() if level.limits.cost_usd is not None]
         while full := next((level for level in levels if not level.fits(expected_usd)), None):
             if not full.reserved.amounts:
@@ -222,6 +220,25 @@ class Budget:
         finally:
             for level in levels:
                 level.reserved.release(expected_usd)
+
+    def _expected_usd(self, input_tokens: int) -> float:
+        """The cost of a request with about this input; 0 without a price."""
+        if self.price is None:
+            return 0.0
+        run = self._run()
+        usage = Usage(
+            input_tokens=run.estimate.correct(input_tokens),
+            output_tokens=self.max_output_tokens or run.longest_output,
+        )
+        return self.price.of(usage)
+
+    def learn(self, estimated_tokens: int, usage: Usage) -> None:
+        """Compare the estimated tokens of an answered request with its tokens."""
+        self._run().estimate.learn(estimated_tokens, usage.input_tokens)
+
+    def _run(self) -> "Budget":
+        """The budget of the whole run."""
+        return self if self.parent is None else self.parent._run()  # noqa: SLF001 - the same class
 
     def _levels(self) -> "Iterator[Budget]":
         """This budget and its parents."""
@@ -262,11 +279,13 @@ async def turn_within_budget(
     if exhausted is not None:
         raise AttemptBudgetExhausted(exhausted)
     budget.require_run_budget()
-    async with budget.reserve(estimate_conversation(system, messages, tools)) as expected_usd:
+    estimated_tokens = estimate_conversation(system, messages, tools)
+    async with budget.reserve(estimated_tokens) as expected_usd:
         turn = await llm.turn(system, messages, tools)
         if turn.usage is None:
             # The server does not say what it cost: a limit has to count something.
             budget.add_reported(None, expected_usd)
         else:
             budget.add_usage(turn.usage)
+            budget.learn(estimated_tokens, turn.usage)
     return turn

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mosaico.core.errors import AppError
 from mosaico.llm.conversation import Usage
 from mosaico.llm.prices import NoPrice, Price
-from mosaico.llm.request_size import estimate_batch
+from mosaico.llm.request_size import TokenEstimate, estimate_batch
 from mosaico.llm.types import BatchResponse, RequestBatch
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class RequestBudget:
     _reserved_usd: list[float] = field(default_factory=list, init=False)
     _highest_cost_usd: float | None = field(default=None, init=False)
     _longest_output: int = field(default=0, init=False)
+    _input_tokens: TokenEstimate = field(default_factory=TokenEstimate, init=False)
     _model_without_price: str | None = field(default=None, init=False)
     _settled: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
@@ -70,9 +71,9 @@ class RequestBudget:
         self._settled.set()
         self._settled = asyncio.Event()
 
-    def add_cost(self, model: str, response: BatchResponse) -> BatchResponse:
+    def add_cost(self, batch: RequestBatch, response: BatchResponse) -> BatchResponse:
         """Count the cost of a response, and return the response with it."""
-        cost = response.cost_usd
+        model, cost = batch[0].model, response.cost_usd
         price = self.prices.get(model)
         if cost is None and price is not None:
             cost = price.of(response.usage)
@@ -82,12 +83,14 @@ class RequestBudget:
             return response
         self.spent_usd += cost
         self._highest_cost_usd = max(cost, self._highest_cost_usd or 0.0)
+        self._input_tokens.learn(estimate_batch(batch), response.usage.input_tokens)
         self._longest_output = max(response.usage.output_tokens, self._longest_output)
         return response._replace(cost_usd=cost)
 
     def _expected_usd(self, model: str, input_tokens: int) -> float:
         price = self.prices.get(model)
-        usage = Usage(input_tokens=input_tokens, output_tokens=self._longest_output)
+        expected_input = self._input_tokens.correct(input_tokens)
+        usage = Usage(input_tokens=expected_input, output_tokens=self._longest_output)
         return max(price.of(usage) if price else 0.0, self._highest_cost_usd or 0.0)
 
     def _fits(self, expected_usd: float) -> bool:
@@ -127,7 +130,7 @@ class BudgetedCompleter:
         reserved_usd = await self._budget.admit(batch)
         try:
             response = await self._completer.complete(batch)
-            return self._budget.add_cost(batch[0].model, response)
+            return self._budget.add_cost(batch, response)
         finally:
             self._budget.settle(reserved_usd)
 

@@ -1,7 +1,11 @@
-"""Estimates of the tokens of a request before it is sent, from the bytes of its texts."""
+"""Estimates of the tokens of a request before it is sent, from the bytes of its texts and from what
+earlier requests turned out to take.
+"""
 
 import json
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from mosaico.llm.conversation import ChatMessage, TextBlock, ThinkingBlock, Tool, ToolResultBlock
@@ -12,6 +16,22 @@ from mosaico.llm.types import ChatRequest, EmbeddingRequest, RequestBatch
 BYTES_PER_TOKEN: Final = 3
 # Roles and delimiters around each message.
 TOKENS_PER_MESSAGE: Final = 4
+
+
+@dataclass(slots=True)
+class TokenEstimate:
+    """Corrects estimates by the answers: the highest number of tokens per estimated one so far."""
+
+    ratio: float | None = None
+
+    def correct(self, estimated_tokens: int) -> int:
+        """The expected tokens; the estimate itself before the first answer."""
+        return math.ceil(estimated_tokens * (1.0 if self.ratio is None else self.ratio))
+
+    def learn(self, estimated_tokens: int, actual_tokens: int) -> None:
+        """Take the tokens of an answered request into account."""
+        if estimated_tokens > 0:
+            self.ratio = max(actual_tokens / estimated_tokens, self.ratio or 0.0)
 
 
 def estimate_tokens(text: str) -> int:

@@ -92,6 +92,14 @@ def test_cost_limit__worst_case_is_the_limit_of_the_output() -> None:
     assert ended.trace.cost_usd == 4.0
 
 
+def test_cost_limit__estimate_is_corrected_by_the_answers() -> None:
+    """Each request takes 8 tokens, far less than its bytes suggest: 8 dollars, of 1,000."""
+    budget = Budget(limits=BudgetLimits(cost_usd=1000.0), price=BY_INPUT)
+    ended = attempt(ScriptedTurns([turn("true")] * 6 + [turn(text="Done.")]), budget)
+    assert (ended.trace.ending, ended.trace.cost_usd) == (ConversationEnding.NATURAL, 56.0)
+    assert budget.estimate.correct(1000) < 100
+
+
 def test_run_limit__requests_in_flight_never_exceed_it() -> None:
     """Each takes 2 dollars and may take 10. Of 25 dollars two fit at once; when they are answered, the
     next ones fit, until 10 more would exceed 25.

@@ -228,6 +228,16 @@ def test_lint__names_and_tags_against_conventions_are_warnings() -> None:
     ]
 
 
+def test_lint__option_that_a_model_does_not_take_is_a_warning() -> None:
+    text = (
+        "llm: {provider: anthropic, thinking_tokens: 2048}\nscenarios:\n  - name: s\n    tasks:\n"
+        "      - {name: 'a:b', prompt: hi, model: claude-opus-5}\n"
+        "      - {name: 'a:c', prompt: hi, model: claude-opus-4-6}\n"
+    )
+    [warning] = warnings(inspected(text))
+    assert warning.startswith("claude-opus-5 does not take the option thinking tokens")
+
+
 def test_benchmark_schema__has_every_key_and_no_other() -> None:
     schema = benchmark_schema()
     assert set(schema["properties"]) == set(McpBenchmark.model_fields)

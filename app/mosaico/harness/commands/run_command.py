@@ -156,6 +156,7 @@ class CacheOptions(NamedTuple):
 
     def turn_cache(self) -> "TurnCache | None":
         """The cache. Raises: WrongUsage."""
+        # It imports pydantic, which a command without a run does not need.
         from mosaico.llm.folder_cache import TurnCache
 
         if self.cache is None and self.only_cached:

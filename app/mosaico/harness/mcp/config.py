@@ -4,6 +4,7 @@
 """
 
 import re
+from dataclasses import fields
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeGuard
 from urllib.parse import urlsplit
@@ -21,7 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from mosaico.harness.harness_config import ThinkingTokens
-from mosaico.llm.conversation import PromptCache, ReasoningEffort, ThinkingMode
+from mosaico.llm.conversation import PromptCache, ReasoningEffort, ThinkingMode, TurnSettings
 
 UNKNOWN_KEYS: Final = "unknown_keys"
 PROMPT_DELIMITER: Final = re.compile(r"^[ \t]*---PROMPT---[ \t\r]*$", re.MULTILINE)
@@ -134,6 +135,11 @@ class EndpointConfig(BenchmarkSection):
     thinking_tokens: ThinkingTokens | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     prompt_cache: Annotated[PromptCache, Field(strict=False)] | None = None
+
+    def turn_settings(self) -> TurnSettings:
+        return TurnSettings(
+            **{field.name: getattr(self, field.name) for field in fields(TurnSettings)}
+        )
 
 
 class StdioServer(BenchmarkSection):

@@ -242,12 +242,8 @@ def _endpoint(bench: McpBenchmark, overrides: PlanOverrides, keys: ModelKeys) ->
 def _turn_settings(bench: McpBenchmark, overrides: PlanOverrides) -> TurnSettings:
     """The settings of the file, each replaced by the option of the command line."""
     options = asdict(overrides.turn_settings)
-    return TurnSettings(
-        **{
-            name: getattr(bench.llm, name) if option is None else option
-            for name, option in options.items()
-        }
-    )
+    set_options = {name: option for name, option in options.items() if option is not None}
+    return replace(bench.llm.turn_settings(), **set_options)
 
 
 def _matches_any(patterns: Sequence[str], names: Sequence[str]) -> bool:
