@@ -159,9 +159,11 @@ class CacheOptions(NamedTuple):
         # It imports pydantic, which a command without a run does not need.
         from mosaico.llm.folder_cache import TurnCache
 
-        if self.cache is None and self.only_cached:
+        if self.cache is not None:
+            return TurnCache(folder=self.cache, only_cached=self.only_cached)
+        if self.only_cached:
             raise terminal.WrongUsage("--only-cached needs a cache", hint="add --cache FOLDER")
-        return self.cache and TurnCache(folder=self.cache, only_cached=self.only_cached)
+        return None
 
 
 def add_transcript_commands(
