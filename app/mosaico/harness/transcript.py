@@ -219,7 +219,10 @@ def _cut_texts(step: TranscriptStep) -> TranscriptStep:
     """The step with its texts cut, and the names that the model chose: its tool and its keys."""
     cut_step = _map_step(step, _cut)
     if isinstance(cut_step, TranscriptMessage):
-        return cut_step
+        wire = cut_step.wire and tuple(
+            replace_unstorable_in_json(item, _cut) for item in cut_step.wire
+        )
+        return replace(cut_step, wire=wire)
     arguments = replace_unstorable_in_json(cut_step.arguments, _cut)
     return replace(cut_step, tool=_cut(cut_step.tool), arguments=arguments)
 

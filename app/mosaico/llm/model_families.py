@@ -299,7 +299,9 @@ def _thinking_reason(api: Provider, family: ModelFamily, settings: TurnSettings)
     if budget is not None and limit is not None and limit <= budget:
         return "thinking tokens without room for an answer: they must be below max output tokens"
     modes = [mode for mode in ThinkingMode if Thinking(mode.value) in family.thinking]
-    return _one_of("thinking", settings.thinking, modes)
+    reason = _one_of("thinking", settings.thinking, modes)
+    has_budget = Thinking.BUDGET in family.thinking
+    return f"{reason}, or thinking tokens" if reason and has_budget else reason
 
 
 def _seed_reason(api: Provider, settings: TurnSettings) -> str | None:

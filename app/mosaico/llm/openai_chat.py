@@ -221,7 +221,8 @@ def read_completion(response: JSON) -> Turn:
                     },
                 }
             )
-    wire = {**message, **({"tool_calls": calls} if calls else {})}
+    # Calls of another kind than functions get no result, and must not be sent back.
+    wire = {**message, "tool_calls": calls or None}
     return Turn(
         message=ChatMessage(
             role=MessageRole.ASSISTANT,

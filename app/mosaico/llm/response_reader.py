@@ -18,6 +18,7 @@ T = TypeVar("T")
 MAX_TOKENS = 2**53  # a greater count is an error of the server
 EXCERPT_CHARS = 100
 MAX_ERROR_CHARS = 300  # of an error that a response reports
+MAX_WIRE_DEPTH = 80  # levels of a message, with arguments in it
 MAX_DEPTH = 64  # levels of arguments; JSON readers and writers fail at a few hundred
 
 
@@ -66,7 +67,12 @@ def read_response(body: bytes, read: Callable[[JSON], T]) -> T:
 def read_turn(body: bytes, read: Callable[[JSON], Turn]) -> Turn:
     """The turn in a response, with storable texts. Raises: LlmError."""
     # NUL and lone surrogates are valid JSON, but PostgreSQL and the SDKs cannot store or send them.
-    return read_response(body, lambda document: read(replace_unstorable_in_json(document)))
+    turn = read_response(body, lambda document: read(replace_unstorable_in_json(document)))
+    if turn.message.wire is not None and _is_too_deep(
+        list(turn.message.wire.items), MAX_WIRE_DEPTH
+    ):
+        raise unreadable(f"it is nested more than {MAX_WIRE_DEPTH} levels deep")
+    return turn
 
 
 def reported_error(error: Any) -> LlmError | None:
@@ -111,13 +117,13 @@ def read_arguments(arguments: Any) -> ToolArguments:
     return ToolArguments(arguments, None)
 
 
-def _is_too_deep(document: Any) -> bool:
-    """Return whether lists and objects are nested more than `MAX_DEPTH` levels deep.
+def _is_too_deep(document: Any, max_depth: int = MAX_DEPTH) -> bool:
+    """Return whether lists and objects are nested more than `max_depth` levels deep.
 
     Level by level, because a recursive function fails at the depth that it has to find.
     """
     level = [document]
-    for _ in range(MAX_DEPTH):
+    for _ in range(max_depth):
         containers = (node for node in level if isinstance(node, dict | list))
         level = [
             child

@@ -114,6 +114,18 @@ def test_build_transcript__direct_call_has_no_messages() -> None:
     assert build_transcript((), RECORDED[:1]).steps == RECORDED[:1]
 
 
+def test_document__long_texts_and_keys_of_a_provider_are_cut() -> None:
+    item = {"k" * 100_000: "v" * 100_000}
+    message = ChatMessage(
+        role=MessageRole.ASSISTANT,
+        content=(TextBlock(text="Hi."),),
+        wire=WireMessage(provider=Provider.OPENAI, items=(item,)),
+    )
+    [step] = document_of(build_transcript([message]))["steps"]
+    assert step["text"] == "Hi."
+    assert len(str(step["wire"])) < 80_000
+
+
 def test_document__is_camel_case_json_without_empty_fields_and_can_be_read_again() -> None:
     transcript = build_transcript(CONVERSATION, RECORDED)
     document = document_of(transcript)

@@ -12,10 +12,10 @@ from mosaico.core.console.files import InvalidInput
 from mosaico.llm.anthropic_messages import read_message
 from mosaico.llm.conversation import Provider, TurnSettings, Usage
 from mosaico.llm.errors import LlmError, LlmErrorKind
-from mosaico.llm.openai_chat import read_completion
+from mosaico.llm.openai_chat import read_completion, wire_messages
 from mosaico.llm.prices import Price, read_price
 from mosaico.llm.providers import MissingKey, open_llm
-from mosaico.llm.response_reader import read_arguments, read_text, read_usage
+from mosaico.llm.response_reader import read_arguments, read_text, read_turn, read_usage
 from mosaico.llm.retry import call_with_retries
 from mosaico.llm.sdk import SdkErrors, call_sdk, error_of_response
 
@@ -295,3 +295,25 @@ def test_read_text__joins_the_parts_of_a_text() -> None:
     )
     with pytest.raises(TypeError):
         read_text([{"type": "text", "text": 1}])
+
+
+@pytest.mark.parametrize(("levels", "is_read"), [(40, True), (200, False)])
+def test_message__nested_too_deep_to_be_stored_is_unreadable(levels: int, *, is_read: bool) -> None:
+    """What is kept as it came is stored too: writers of JSON fail at a few hundred levels."""
+    details: Any = "end"
+    for _ in range(levels):
+        details = [details]
+    message = {"content": "Hi.", "reasoning_details": details}
+    body = json.dumps({"choices": [{"message": message}]}).encode()
+    if is_read:
+        assert read_turn(body, read_completion).message.text() == "Hi."
+    else:
+        with pytest.raises(LlmError, match="nested more than"):
+            read_turn(body, read_completion)
+
+
+def test_chat__call_that_is_no_function_is_not_sent_back() -> None:
+    custom = {"id": "c", "type": "custom", "custom": {"name": "x", "input": "y"}}
+    message = {"content": "Hi.", "tool_calls": [custom]}
+    turn = read_completion({"choices": [{"message": message}]})
+    assert wire_messages(turn.message) == [{"role": "assistant", "content": "Hi."}]
