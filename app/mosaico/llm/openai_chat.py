@@ -27,7 +27,8 @@ from mosaico.llm.conversation import (
 )
 from mosaico.llm.errors import LlmError, LlmErrorKind
 from mosaico.llm.model_families import output_limit_name
-from mosaico.llm.response_reader import JSON, read_arguments, read_text, read_usage, reported_error
+from mosaico.llm.reported_error import error_in_response
+from mosaico.llm.response_reader import JSON, read_arguments, read_text, read_usage
 from mosaico.llm.retry import ATTEMPT_TIMEOUT_S
 from mosaico.llm.sdk import ProviderAccess, SdkErrors, SdkLlm, TurnRequest
 
@@ -184,7 +185,7 @@ class Choice(NamedTuple):
 def read_choice(response: JSON) -> Choice:
     """The answer in a response. Raises: LlmError, and an error that `read_response` translates."""
     choice = response["choices"][0]
-    failure = reported_error(choice.get("error"))  # of OpenRouter, with finish_reason "error"
+    failure = error_in_response(choice.get("error"))  # of OpenRouter, with finish_reason "error"
     if failure is not None:
         raise failure
     if choice.get("finish_reason") == _OUT_OF_RESOURCES:

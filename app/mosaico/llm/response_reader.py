@@ -5,41 +5,21 @@ The SDKs' own models accept everything as a response, also the error page of a g
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from mosaico.core.strict_json import parse_finite_json
 from mosaico.core.text import replace_unstorable_in_json
 from mosaico.llm.conversation import Turn, Usage, known_usage
-from mosaico.llm.errors import LlmError, LlmErrorKind, kind_of_status
+from mosaico.llm.errors import LlmError, LlmErrorKind
+from mosaico.llm.reported_error import error_in_response
 
 JSON = dict[str, Any]
 T = TypeVar("T")
 
 MAX_TOKENS = 2**53  # a greater count is an error of the server
 EXCERPT_CHARS = 100
-MAX_ERROR_CHARS = 300  # of an error that a response reports
 MAX_WIRE_DEPTH = 80  # levels of a message, with arguments in it
 MAX_DEPTH = 64  # levels of arguments; JSON readers and writers fail at a few hundred
-
-
-_KIND_OF_CODE: Final = {
-    "rate_limit_exceeded": LlmErrorKind.RATE_LIMITED,
-    "insufficient_quota": LlmErrorKind.QUOTA,
-    "invalid_api_key": LlmErrorKind.AUTH,
-    "model_not_found": LlmErrorKind.NOT_FOUND,
-    "context_length_exceeded": LlmErrorKind.CONTEXT_LENGTH,
-    **dict.fromkeys(
-        (
-            "bio_policy",
-            "content_filter",
-            "content_policy_violation",
-            "image_content_policy_violation",
-            "invalid_prompt",
-            "misalignment_policy_violation",
-        ),
-        LlmErrorKind.CONTENT_FILTER,
-    ),
-}
 
 
 class ToolArguments(NamedTuple):
@@ -55,7 +35,7 @@ def read_response(body: bytes, read: Callable[[JSON], T]) -> T:
     """Return the result of `read` for the JSON object of a response. Raises: LlmError."""
     try:
         document = parse_finite_json(body)
-        failure = reported_error(document.get("error"))
+        failure = error_in_response(document.get("error"))
         if failure is not None:
             raise failure
         return read(document)
@@ -73,27 +53,6 @@ def read_turn(body: bytes, read: Callable[[JSON], Turn]) -> Turn:
     ):
         raise unreadable(f"it is nested more than {MAX_WIRE_DEPTH} levels deep")
     return turn
-
-
-def reported_error(error: Any) -> LlmError | None:
-    """The error that a server reports in a response with status 200; None when it reports none.
-
-    Gateways such as OpenRouter answer so when the provider behind them fails.
-    """
-    if not error:
-        return None
-    details = error if isinstance(error, dict) else {"message": error}
-    code, message = details.get("code"), str(details.get("message") or "no message")
-    status = code if type(code) is int and 400 <= code < 600 else None  # noqa: PLR2004 - HTTP
-    reason = f"200 with an error: {f'{code}: ' if code else ''}{message}"[:MAX_ERROR_CHARS]
-    return LlmError(reason, kind=_kind_of_code(code), status=status)
-
-
-def _kind_of_code(code: Any) -> LlmErrorKind:
-    """The kind of a reported error; one without a known code is worth a retry."""
-    if type(code) is int:
-        return kind_of_status(code)
-    return _KIND_OF_CODE.get(str(code).lower(), LlmErrorKind.SERVER)
 
 
 def unreadable(detail: str) -> LlmError:

@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import httpx2
@@ -16,7 +15,8 @@ from mosaico.core.http.retry import parse_retry_after
 from mosaico.core.http.transport import is_untrusted_certificate, tls_context
 from mosaico.core.network_policy import RefusedAddress
 from mosaico.llm.conversation import ChatMessage, Tool, Turn, TurnSettings
-from mosaico.llm.errors import LlmError, LlmErrorKind, kind_of_status
+from mosaico.llm.errors import LlmError, LlmErrorKind
+from mosaico.llm.reported_error import describe_error, kind_of_error
 from mosaico.llm.response_reader import JSON, read_turn, unreadable
 from mosaico.llm.retry import ATTEMPT_TIMEOUT_S, call_with_retries
 
@@ -26,41 +26,6 @@ T = TypeVar("T")
 # after minutes, either.
 CONNECT_TIMEOUT_S: Final = 15.0
 MAX_REASON_CHARS: Final = 300
-
-# Codes and texts of accounts that no wait refills. Source: the error codes of OpenAI and Anthropic.
-_QUOTA_WORDS: Final = (
-    "insufficient_quota",
-    "billing",
-    "credit balance",
-    "credit_balance_exhausted",
-    "exceeded your current quota",
-    "spend_limit",
-    "spend limit",
-    "usage_limit_exceeded",
-    "usage limits",
-)
-# A 402 of OpenRouter for requests in flight, which ends with them.
-_BUSY_WORD: Final = "in_flight_budget_exhausted"
-# Source: the error texts of OpenAI, Anthropic, vLLM, llama.cpp and Gemini.
-_CONTEXT_WORDS: Final = (
-    "context_length_exceeded",
-    "maximum context length",
-    "prompt is too long",
-    "available context size",
-    "input token count",
-)
-_MODERATION: Final = "moderation"
-# Source: the codes of OpenAI and Azure, and the text of OpenRouter with status 403.
-_FILTER_WORDS: Final = (
-    f"{_MODERATION}: ",
-    "content_filter",
-    "content_policy_violation",
-    "content management policy",
-    "invalid_prompt",
-    "bio_policy",
-    "requires moderation",
-    "was flagged",
-)
 
 
 class ProviderAccess(NamedTuple):
@@ -174,7 +139,7 @@ def translate_error(error: Exception, errors: SdkErrors) -> LlmError:
 def error_of_response(response: httpx2.Response) -> LlmError:
     """The error for a response with an error status."""
     status, message = response.status_code, _error_message(response)
-    kind = _kind_of_response(response, message)
+    kind = LlmErrorKind.REDIRECTED if response.is_redirect else kind_of_error(status, message)
     if kind is LlmErrorKind.NOT_FOUND:
         # A 404 of a model server has both causes, and servers rarely say which.
         message = f"{message or 'not found'} (check the model name and the address)"
@@ -198,58 +163,16 @@ def _connection_error(error: Exception) -> LlmError:
     return LlmError(reason, kind=LlmErrorKind.TIMEOUT if timed_out else LlmErrorKind.UNREACHABLE)
 
 
-def _kind_of_response(response: httpx2.Response, message: str) -> LlmErrorKind:
-    status, words = response.status_code, message.lower()
-    if response.is_redirect:
-        return LlmErrorKind.REDIRECTED
-    # Both providers report an empty account like a rate limit or a bad request.
-    # Retrying an empty account for minutes would delay the run and hide the cause.
-    if status in (HTTPStatus.BAD_REQUEST, HTTPStatus.TOO_MANY_REQUESTS) and _has(
-        words, _QUOTA_WORDS
-    ):
-        return LlmErrorKind.QUOTA
-    if status == HTTPStatus.PAYMENT_REQUIRED and _BUSY_WORD in words:
-        return LlmErrorKind.RATE_LIMITED
-    if status == HTTPStatus.BAD_REQUEST and _has(words, _CONTEXT_WORDS):
-        return LlmErrorKind.CONTEXT_LENGTH
-    # A 403 about one prompt says nothing about the key.
-    if status in (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN) and _has(words, _FILTER_WORDS):
-        return LlmErrorKind.CONTENT_FILTER
-    return kind_of_status(status)
-
-
-def _has(message: str, words: Iterable[str]) -> bool:
-    return any(word in message for word in words)
-
-
 def _error_message(response: httpx2.Response) -> str:
     """The message and the codes of the server, without the API key; empty for an HTML page."""
     # Some servers repeat the rejected key in the message, which is stored with the run and shown.
     text = redact_credentials(response.text, response.request).strip()
     try:
-        document: Any = json.loads(text)
+        return describe_error(json.loads(text))
     # RecursionError: a JSON text of thousands of brackets.
     except (ValueError, RecursionError):
         # The error page of a proxy says nothing that its status does not.
         return "" if text.startswith("<") else " ".join(text.split())
-    if isinstance(document, list) and document:  # Gemini, with the API of OpenAI
-        document = document[0]
-    error = document.get("error", document) if isinstance(document, dict) else document
-    if not isinstance(error, dict):
-        return str(error)
-    parts = [*(error.get(name) for name in ("message", "code", "type", "param")), *_details(error)]
-    # Without duplicates: many servers send the same text as code and as type.
-    return "; ".join(dict.fromkeys(str(part) for part in parts if part))
-
-
-def _details(error: dict[str, Any]) -> Iterator[str]:
-    """What else an error holds: the code of Anthropic, the reasons of a moderation of OpenRouter."""
-    details, metadata = error.get("details"), error.get("metadata")
-    if isinstance(details, dict) and details.get("error_code"):
-        yield str(details["error_code"])
-    reasons = metadata.get("reasons") if isinstance(metadata, dict) else None
-    if isinstance(reasons, list) and reasons:
-        yield f"{_MODERATION}: {', '.join(map(str, reasons))}"
 
 
 def _wait_of(headers: httpx2.Headers) -> float | None:
