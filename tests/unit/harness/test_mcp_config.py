@@ -81,7 +81,7 @@ def test_yaml_parser__rejected_text_is_reported_with_position(
 def test_benchmark__defaults_are_those_of_the_specification() -> None:
     benchmark = bench(inspected(SCENARIO))
     assert benchmark.defaults.timeout == 120
-    assert benchmark.defaults.model == "openai/gpt-5-mini"
+    assert benchmark.defaults.model == "openai/gpt-5.4-mini"
     assert benchmark.defaults.system_prompt is None
 
 
@@ -226,6 +226,16 @@ def test_lint__names_and_tags_against_conventions_are_warnings() -> None:
         "the name 'Base' does not have the form category:subcategory:detail",
         "the tag 'bse' is not in the taxonomy. Did you mean base?",
     ]
+
+
+def test_lint__option_that_a_model_does_not_take_is_a_warning() -> None:
+    text = (
+        "llm: {provider: anthropic, thinking_tokens: 2048}\nscenarios:\n  - name: s\n    tasks:\n"
+        "      - {name: 'a:b', prompt: hi, model: claude-opus-5}\n"
+        "      - {name: 'a:c', prompt: hi, model: claude-opus-4-6}\n"
+    )
+    [warning] = warnings(inspected(text))
+    assert warning.startswith("claude-opus-5 does not take the option thinking tokens")
 
 
 def test_benchmark_schema__has_every_key_and_no_other() -> None:

@@ -111,13 +111,7 @@ def run(
         str | None,
         typer.Option("--judge-url", help="Base URL of the judge server (default: --base-url)."),
     ] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option("--cache", help="Folder of the LLM cache; each request is sent once."),
-    ] = None,
-    only_cached: Annotated[
-        bool, typer.Option("--only-cached", help="Send no request that is not in --cache.")
-    ] = False,
+    cache: run_command.CacheOptions,
     save: Annotated[
         Path | None,
         typer.Option("--save", help="Write the result as JSON and Markdown to this folder."),
@@ -151,8 +145,6 @@ def run(
     from mosaico.harness.budget import BudgetLimits
     from mosaico.harness.reports.files import write_reports
 
-    if only_cached and not cache:
-        raise terminal.WrongUsage("--only-cached needs a cache", hint="add --cache FOLDER")
     options = BashRunOptions(
         dataset=dataset,
         model=ModelChoice(
@@ -184,8 +176,7 @@ def run(
         ),
         run_budget=BudgetLimits(tokens=run_tokens, cost_usd=run_usd),
         prices=prices,
-        cache=cache,
-        only_cached=only_cached,
+        cache=cache.turn_cache(),
         save=save,
         resume=resume,
     )

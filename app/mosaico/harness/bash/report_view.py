@@ -21,6 +21,7 @@ from mosaico.harness.reports.view import (
     ReportTable,
     RunReportView,
     describe_ending,
+    format_cached,
     format_dollars,
     format_percent,
     format_points,
@@ -124,7 +125,8 @@ def _facts(result: EvalResult) -> str:
         ending = describe_ending(trace.ending or ConversationEnding.NATURAL, trace.ending_detail)
     return (
         f"{count_noun(trace.turns, 'turn')}, {trace.calls_ok()} of {trace.tool_call_count} calls ok,"
-        f" {format_tokens(trace.total_input_tokens)} input and"
+        f" {format_tokens(trace.total_input_tokens)} input"
+        f"{format_cached(trace.total_cached_tokens, trace.total_cache_write_tokens)} and"
         f" {format_tokens(trace.total_output_tokens)} output tokens,"
         f" {format_seconds(trace.duration_ms)}{format_waiting(trace.retries)}, {ending}"
     )
@@ -281,7 +283,8 @@ def _cost(summary: EvalSummary) -> str:
 
 
 def _tokens(summary: EvalSummary) -> str:
-    text = f"{summary.total_input_tokens} input, {summary.total_output_tokens} output"
+    cached = format_cached(summary.total_cached_tokens, summary.total_cache_write_tokens)
+    text = f"{summary.total_input_tokens} input{cached}, {summary.total_output_tokens} output"
     if summary.tasks_without_usage:
         text += f" (unknown for {count_noun(summary.tasks_without_usage, 'task')})"
     return text

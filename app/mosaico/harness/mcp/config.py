@@ -4,6 +4,7 @@
 """
 
 import re
+from dataclasses import fields
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeGuard
 from urllib.parse import urlsplit
@@ -21,12 +22,12 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from mosaico.harness.harness_config import ThinkingTokens
-from mosaico.llm.conversation import ReasoningEffort
+from mosaico.llm.conversation import PromptCache, ReasoningEffort, ThinkingMode, TurnSettings
 
 UNKNOWN_KEYS: Final = "unknown_keys"
 PROMPT_DELIMITER: Final = re.compile(r"^[ \t]*---PROMPT---[ \t\r]*$", re.MULTILINE)
 
-DEFAULT_MODEL: Final = "openai/gpt-5-mini"
+DEFAULT_MODEL: Final = "openai/gpt-5.4-mini"
 DEFAULT_TIMEOUT_S: Final = 120.0
 DEFAULT_CONNECT_S: Final = 30.0
 DEFAULT_MAX_TURNS: Final = 20
@@ -130,8 +131,15 @@ class EndpointConfig(BenchmarkSection):
     max_output_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     reasoning_effort: Annotated[ReasoningEffort, Field(strict=False)] | None = None
+    thinking: Annotated[ThinkingMode, Field(strict=False)] | None = None
     thinking_tokens: ThinkingTokens | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    prompt_cache: Annotated[PromptCache, Field(strict=False)] | None = None
+
+    def turn_settings(self) -> TurnSettings:
+        return TurnSettings(
+            **{field.name: getattr(self, field.name) for field in fields(TurnSettings)}
+        )
 
 
 class AcceptedReply(BenchmarkSection):

@@ -20,6 +20,8 @@ from mosaico.harness.mcp.evaluator_registry import validate_evaluator, warn_eval
 from mosaico.harness.mcp.loader import LintFinding, LoadedFile, TaskIndex, part_of
 from mosaico.harness.mcp.yaml_parser import YamlDocument, YamlPath
 from mosaico.harness.text_search import InvalidPattern, compile_pattern
+from mosaico.llm.conversation import Provider
+from mosaico.llm.model_families import unsupported_reason
 
 TAGS: Final = {
     "purpose": ("compare", "tool", "feature", "exec", "error"),
@@ -106,6 +108,7 @@ class _Linter:
         for name, evaluator in self._bench.evaluators.items():
             yield from self._check_evaluator(evaluator, ("evaluators", name))
         yield from self._check_defaults()
+        yield from self._check_options()
         scenario_names: set[str] = set()
         for i, scenario in enumerate(self._bench.scenarios):
             path: YamlPath = ("scenarios", i)
@@ -137,6 +140,20 @@ class _Linter:
             type_defaults = getattr(defaults, task_type)
             yield from self._check_servers(type_defaults.server, ("defaults", task_type, "server"))
             yield from self._check_tags(type_defaults.tags, ("defaults", task_type, "tags"))
+
+    def _check_options(self) -> Iterable[LintFinding]:
+        """Warn about options that a model does not take; a command can still name another model."""
+        llm, defaults = self._bench.llm, self._bench.defaults
+        tasks = [task for scenario in self._bench.scenarios for task in scenario.tasks]
+        models = dict.fromkeys(
+            task.model or defaults.harness.model or defaults.model
+            for task in tasks
+            if isinstance(task, HarnessTask)
+        )
+        for model in models:
+            reason = unsupported_reason(Provider(llm.provider), model, llm.turn_settings())
+            if reason is not None:
+                yield self._warning(("llm",), reason)
 
     def _check_task(self, task: HarnessTask | DirectTask, path: YamlPath) -> Iterable[LintFinding]:
         if not _TASK_NAME.fullmatch(task.name):

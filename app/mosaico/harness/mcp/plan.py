@@ -138,7 +138,7 @@ class PlannedTask:
             "budget_limits": asdict(self.budget_limits),
             "servers": [_server_identity(server) for server in self.servers],
             "evaluator": self.evaluator.model_dump(mode="json") if self.evaluator else None,
-            "turn_settings": asdict(self.turn_settings),
+            "turn_settings": self.turn_settings.conditions(),
             # Left out as the default: earlier runs had no other, and stay comparable.
             **({"tool_chars": self.tool_chars} if self.tool_chars != MAX_MODEL_CHARS else {}),
             **({"verify": self._verified_content()} if self.verifications else {}),

@@ -18,6 +18,7 @@ from mosaico.harness.reports.view import (
     ReportTable,
     RunReportView,
     describe_ending,
+    format_cached,
     format_count,
     format_dollars,
     format_percent,
@@ -34,7 +35,7 @@ TASK_COLUMNS: Final = (
 )  # fmt: skip
 CALL_COLUMNS: Final = (
     "scenario", "task", "model", "server", "call", "input_tokens", "output_tokens", "latency_ms",
-    "cumulative_input", "tool_calls_made",
+    "cumulative_input", "tool_calls_made", "cached_tokens", "cache_write_tokens",
 )  # fmt: skip
 
 _RESULTS: Final = {True: "pass", False: "fail", None: UNKNOWN}
@@ -146,7 +147,8 @@ def calls_csv(report: McpReport) -> str:
         (
             result.scenario, attempt_name(result.task, result.trial), result.model, _servers(result), number,
             call.input_tokens, call.output_tokens, round(call.latency_ms, 3),
-            call.cumulative_input, call.tool_calls_made,
+            call.cumulative_input, call.tool_calls_made, call.cached_tokens,
+            call.cache_write_tokens,
         )
         for result in report.results
         for number, call in enumerate(result.llm_calls, start=1)
@@ -173,13 +175,18 @@ def _figures(report: McpReport) -> list[FigureLine]:
             f"{summary.planned} planned, {summary.errors} errors, {summary.without_verdict} without"
             f" a verdict, {summary.missing} not reached",
         ),
-        FigureLine("Tokens", f"{summary.input_tokens} input, {summary.output_tokens} output"),
+        FigureLine("Tokens", _tokens(summary)),
         FigureLine("Cost", format_dollars(summary.cost_usd)),
         FigureLine("Time of all attempts", format_seconds(summary.duration_ms)),
     ]
     return (
         [*figures, FigureLine("Note", "the run was interrupted")] if report.interrupted else figures
     )
+
+
+def _tokens(summary: McpSummary) -> str:
+    cached = format_cached(summary.cached_tokens, summary.cache_write_tokens)
+    return f"{summary.input_tokens} input{cached}, {summary.output_tokens} output"
 
 
 def _pass_rate(summary: McpSummary) -> str:

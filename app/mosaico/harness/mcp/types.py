@@ -77,6 +77,8 @@ class LlmCall:
     latency_ms: float
     cumulative_input: int | None
     tool_calls_made: int
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
     retries: int = 0
     waited_ms: float = 0.0
 
@@ -223,6 +225,16 @@ class TaskResult:
     def output_tokens(self) -> int | None:
         """Output tokens of all requests; None when one request did not report them."""
         return sum_if_known(call.output_tokens for call in self.llm_calls)
+
+    @property
+    def cached_tokens(self) -> int:
+        """Input tokens that were read from a cache, as far as they were reported."""
+        return sum(call.cached_tokens for call in self.llm_calls)
+
+    @property
+    def cache_write_tokens(self) -> int:
+        """Input tokens that were written to a cache, as far as they were reported."""
+        return sum(call.cache_write_tokens for call in self.llm_calls)
 
     @property
     def base_context(self) -> int | None:

@@ -76,6 +76,7 @@ class _AttemptRunner:
             limits=attempt.task.budget_limits,
             price=context.prices.get(attempt.task.model),
             parent=context.budget,
+            max_output_tokens=attempt.task.turn_settings.max_output_tokens,
         )
         self._judge = AttemptJudge(context.models, attempt.task, context.prices, context.budget)
         self._llm: WatchedLlm | None = None
@@ -202,7 +203,7 @@ class _AttemptRunner:
             return await self._call_tool(servers)
         model_key = ModelKey(self._task.endpoint, self._task.model, self._task.turn_settings)
         try:
-            self._llm = WatchedLlm(self._context.models.get(model_key))
+            self._llm = WatchedLlm(self._context.models.get(model_key, self._attempt.trial))
             announce_model(self._llm)
             conversation = Conversation(self._task, self._llm, servers, self._record, self._budget)
             self._ended = await conversation.run()

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mosaico.harness.budget import Budget
+from mosaico.harness.budget import AttemptBudgetExhausted, Budget, turn_within_budget
 from mosaico.harness.mcp.agent_loop.attempt_record import AttemptRecord
 from mosaico.harness.mcp.agent_loop.toolbox import (
     Toolbox,
@@ -64,11 +64,10 @@ class Conversation:
 
     async def _run_prompt(self) -> NamedEnding:
         while len(self._record.llm_calls) < self._max_turns:
-            limit = self._budget.own_exhausted()
-            if limit is not None:
-                return NamedEnding(limit.ending)
-            self._budget.require_run_budget()
-            turn = await self._run_turn()
+            try:
+                turn = await self._run_turn()
+            except AttemptBudgetExhausted as exhausted:
+                return exhausted.ended
             ended = ending_of_turn(turn)
             if ended is not None:
                 return ended
@@ -85,15 +84,18 @@ class Conversation:
         await self._follow_changed_tools()
         record.trace(f"-> {len(record.messages)} messages, {len(self._toolbox.tools)} tools")
         start_time = time.monotonic()
-        turn = await self._llm.turn(record.system, record.messages, self._toolbox.tools)
+        turn = await turn_within_budget(
+            self._llm, self._budget, record.system, record.messages, self._toolbox.tools
+        )
         latency_ms = 1000 * (time.monotonic() - start_time)
         request = self._llm.requests[-1]
-        self._budget.add_usage(turn.usage)
         record.messages.append(turn.message)
         record.llm_calls.append(
             LlmCall(
-                input_tokens=turn.usage.input_tokens if turn.usage else None,
-                output_tokens=turn.usage.output_tokens if turn.usage else None,
+                input_tokens=request.input_tokens,
+                output_tokens=request.output_tokens,
+                cached_tokens=request.cached_tokens or 0,
+                cache_write_tokens=request.cache_write_tokens or 0,
                 latency_ms=latency_ms,
                 cumulative_input=self._budget.input_tokens,
                 tool_calls_made=len(turn.message.tool_uses()),

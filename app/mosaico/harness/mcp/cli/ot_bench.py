@@ -116,12 +116,11 @@ def run(
     run_usd: run_command.RunUsd = None,
     secrets: SecretsFile = None,
     prices: run_command.PricesFile = None,
+    cache: run_command.CacheOptions,
     result: Annotated[
         Path | None,
         typer.Option(
-            "--output",
-            "-o",
-            help="Result file, YAML or .json (default: tmp/result-TIME.yaml).",
+            "--output", "-o", help="Result file, YAML or .json (default: tmp/result-TIME.yaml)."
         ),
     ] = None,
     csv: Annotated[
@@ -206,6 +205,7 @@ def run(
         run_budget=BudgetLimits(tokens=run_tokens, cost_usd=run_usd),
         secrets=secrets,
         prices=prices,
+        cache=cache.turn_cache(),
         output=result or resume,
         reports=[path for path in (junit, html, inspect, markdown) if path is not None],
         csv=csv,

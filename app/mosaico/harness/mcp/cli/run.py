@@ -14,10 +14,11 @@ from mosaico.core.console.terminal import WrongUsage, escape_line, print_status,
 from mosaico.core.text import count_noun
 from mosaico.harness.budget import Budget, BudgetLimits
 from mosaico.harness.commands.progress import show_progress
-from mosaico.harness.commands.run_command import RunInterrupted, run_interruptible
+from mosaico.harness.commands.run_command import RunInterrupted, announce_api, run_interruptible
 from mosaico.harness.lint import LintSeverity
 from mosaico.harness.mcp.cli.file_picker import resolve_files
 from mosaico.harness.mcp.cli.server_check import add_server_findings
+from mosaico.harness.mcp.config import TaskType
 from mosaico.harness.mcp.lint import lint
 from mosaico.harness.mcp.loader import (
     LoadedFile,
@@ -49,6 +50,7 @@ from mosaico.harness.mcp.types import (
 )
 from mosaico.harness.result_file import RunJournal, claim_result_file, journal_of, result_of
 from mosaico.harness.results import AttemptOutcome
+from mosaico.llm.folder_cache import TurnCache
 from mosaico.llm.prices import NoPrice, Price, read_price
 
 TRACED_CHARS: Final = 2000
@@ -71,6 +73,7 @@ class McpRunOptions:
     run_budget: BudgetLimits = field(default_factory=BudgetLimits)
     secrets: Path | None = None
     prices: Path | None = None
+    cache: TurnCache | None = None
     output: Path | None = None
     reports: Sequence[Path] = ()
     csv: bool = False
@@ -195,10 +198,17 @@ def run_files(prepared: PreparedRun) -> McpReport:
     # The MCP SDK takes seconds to import; checking and listing files do without.
     from mosaico.harness.mcp.agent_loop.run import run_plan
 
+    tasks = [task for task in prepared.plan.tasks if task.type is TaskType.HARNESS]
+    models = {(task.endpoint.provider, task.model, task.turn_settings) for task in tasks}
+    for provider, model, settings in sorted(models, key=str):
+        announce_api(provider, model, settings)
     with closing(McpRecorder(prepared)) as recorder:
         try:
             budget = Budget(limits=prepared.options.run_budget)
-            report = run_interruptible(run_plan(prepared.plan, recorder.on_event, budget=budget))
+            run = run_plan(
+                prepared.plan, recorder.on_event, budget=budget, cache=prepared.options.cache
+            )
+            report = run_interruptible(run)
         except KeyboardInterrupt:
             report = recorder.finish(recorder.partial_report())
             raise RunInterrupted(report, prepared.output) from None
