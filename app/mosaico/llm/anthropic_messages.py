@@ -152,10 +152,24 @@ def _wire(block: Block) -> list[dict[str, Any]]:
                 {
                     "type": "tool_result",
                     "tool_use_id": block.tool_use_id,
-                    "content": block.content,
+                    "content": _result_content(block),
                     "is_error": block.is_error,
                 }
             ]
+
+
+def _result_content(block: ToolResultBlock) -> str | list[dict[str, Any]]:
+    """The text alone, or with the images after it."""
+    if not block.images:
+        return block.content
+    images = [
+        {
+            "type": "image",
+            "source": {"type": "base64", "media_type": image.media_type, "data": image.data},
+        }
+        for image in block.images
+    ]
+    return [{"type": "text", "text": block.content}, *images]
 
 
 def read_message(response: JSON) -> Turn:

@@ -4,7 +4,7 @@ The module of each provider translates it to and from its wire format.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
@@ -46,12 +46,21 @@ class ToolUseBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """An image in Base64."""
+
+    media_type: str
+    data: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResultBlock:
-    """The result of a tool call."""
+    """The result of a tool call: its text, and the images that the model gets beside it."""
 
     tool_use_id: str
     content: str
     is_error: bool = False
+    images: tuple[Image, ...] = ()
     type: Literal["tool_result"] = "tool_result"
 
 
@@ -98,6 +107,17 @@ class ChatMessage:
         if self.wire is None or self.wire.provider is not provider:
             return None
         return self.wire.items
+
+
+def without_images(message: ChatMessage) -> ChatMessage:
+    """The message to store: its texts describe its images."""
+    return replace(
+        message,
+        content=tuple(
+            replace(block, images=()) if isinstance(block, ToolResultBlock) else block
+            for block in message.content
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

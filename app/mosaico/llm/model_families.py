@@ -44,7 +44,7 @@ class ModelFamily:
     """The models with names of this `pattern` and what they take.
 
     `chat_takes_tools` is false when Chat Completions refuses tools with reasoning, so that they need
-    the Responses API. `sent_back` is what the provider requires to get back in the next request.
+    the Responses API. `takes_images` is whether results of tools may hold images. `sent_back` is what the provider requires to get back in the next request.
     """
 
     name: str
@@ -56,6 +56,7 @@ class ModelFamily:
     chat_takes_tools: bool = True
     output_limit: str = "max_tokens"
     has_encrypted_reasoning: bool = False
+    takes_images: bool = False
     caching: str = "automatic"
     sent_back: str = "–"
 
@@ -67,6 +68,7 @@ def _openai(
     sampling: Sampling = Sampling.NO,
     efforts: tuple[ReasoningEffort, ...] = (),
     chat_takes_tools: bool = True,
+    takes_images: bool = True,
 ) -> ModelFamily:
     """A family of OpenAI's own models; those that reason have encrypted reasoning items."""
     return ModelFamily(
@@ -76,6 +78,7 @@ def _openai(
         sampling=sampling,
         efforts=efforts,
         chat_takes_tools=chat_takes_tools,
+        takes_images=takes_images,
         output_limit="max_completion_tokens",
         has_encrypted_reasoning=bool(efforts),
         sent_back="reasoning items with `encrypted_content`, `phase`" if efforts else "–",
@@ -96,6 +99,7 @@ def _claude(
         sampling=Sampling.NO,
         efforts=efforts,
         thinking=thinking,
+        takes_images=True,
         caching="`prompt_cache`",
         sent_back="`thinking` and `redacted_thinking` blocks with signatures",
     )
@@ -107,6 +111,7 @@ def _chat(
     *,
     sampling: Sampling = Sampling.YES,
     efforts: tuple[ReasoningEffort, ...] = ALL_EFFORTS,
+    takes_images: bool = False,
     sent_back: str,
 ) -> ModelFamily:
     """A family of models that others serve with OpenAI's API."""
@@ -117,6 +122,7 @@ def _chat(
         sampling=sampling,
         efforts=efforts,
         has_encrypted_reasoning=True,
+        takes_images=takes_images,
         sent_back=sent_back,
     )
 
@@ -148,8 +154,14 @@ FAMILIES: Final = (
         (Thinking.ADAPTIVE, Thinking.DISABLED),
         _CLAUDE_EFFORTS,
     ),
-    _openai("GPT-3.5, 4, 4o, 4.1", r"(gpt-(3\.5|4).*|chatgpt-.*)", sampling=Sampling.YES),
-    _openai("o1, o3, o4-mini", r"o[134](-.*)?", efforts=(_E.LOW, _E.MEDIUM, _E.HIGH)),
+    _openai("GPT-4o, 4.1", r"(gpt-4(o|\.1|-turbo).*|chatgpt-.*)", sampling=Sampling.YES),
+    _openai("GPT-3.5, 4", r"gpt-(3\.5|4).*", sampling=Sampling.YES, takes_images=False),
+    _openai(
+        "o1, o3, o4-mini",
+        r"o[134](-.*)?",
+        efforts=(_E.LOW, _E.MEDIUM, _E.HIGH),
+        takes_images=False,  # o3-mini and o1-mini do not
+    ),
     _openai(
         "GPT-5, 5 mini, 5 nano",
         r"gpt-5(-.*)?",
@@ -183,6 +195,7 @@ FAMILIES: Final = (
     _chat(
         "Gemini",
         r"gemini-.*",
+        takes_images=True,
         sent_back="`tool_calls[].extra_content.google.thought_signature`",
     ),
     # Sampling is ignored in silence while a model of DeepSeek thinks, and low is taken as high.
@@ -238,6 +251,13 @@ def api_for(provider: Provider, model: str, settings: TurnSettings) -> Provider:
     ):
         return Provider.OPENAI_RESPONSES
     return provider
+
+
+def takes_images(provider: Provider, model: str, settings: TurnSettings) -> bool:
+    """Return whether results of tools may hold images for this model; a script sees none."""
+    if provider is Provider.SCRIPTED:
+        return False
+    return family_of(api_for(provider, model, settings), model).takes_images
 
 
 def output_limit_name(model: str, *, is_own_server: bool) -> str:
@@ -332,14 +352,17 @@ prefix of a vendor (`openai/`); a new version of a known family takes what the l
 
 This page is generated: `python -m mosaico.llm.model_families > docs/models.md`.
 
-| Models | Temperature, top_p | Reasoning effort | Thinking (Messages API) | Tools with reasoning | Output limit in Chat Completions | Prompt cache | Sent back in the next request |
-|---|---|---|---|---|---|---|---|
+| Models | Temperature, top_p | Reasoning effort | Thinking (Messages API) | Tools with reasoning | Images of tools | Output limit in Chat Completions | Prompt cache | Sent back in the next request |
+|---|---|---|---|---|---|---|---|---|
 """
 _NOTES: Final = """
 - **Tools with reasoning.** "Responses" means that Chat Completions refuses them: with `openai` as the provider and a name
   without a prefix, the Responses API is called instead, unless the reasoning effort is `none`.
 - **Sent back.** The answer of a model is kept as its provider sent it, and is sent back unchanged with the next request
   and stored in the result. Two servers refuse fields of reasoning in the history, and do not get them: Groq and Cerebras.
+- **Images of tools.** A model that does not take them, or an image that is no PNG, JPEG, GIF or WebP of at most 5 MB, is
+  described to the model by its type and size: `[image, image/png, 7 bytes]`. Chat Completions takes the images as a
+  message of the user after the results. Audio is always described.
 - **Output limit.** The Messages API has `max_tokens`, the Responses API `max_output_tokens`. Without a limit, 16,000 are
   requested from the Messages API (21,333 with thinking), which requires one.
 - **Seed.** Only Chat Completions takes a seed.
@@ -359,6 +382,7 @@ def _row(family: ModelFamily) -> str:
         "all" if family.efforts == ALL_EFFORTS else ", ".join(family.efforts) or "–",
         ", ".join(family.thinking) or "–",
         "any" if family.chat_takes_tools else "Responses",
+        "yes" if family.takes_images else "no",
         f"`{family.output_limit}`" if Provider.OPENAI in family.providers else "–",
         family.caching,
         family.sent_back,

@@ -4,6 +4,7 @@ Source: POST /v1/chat/completions.
 """
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ import openai
 from mosaico.llm.conversation import (
     Block,
     ChatMessage,
+    Image,
     Llm,
     MessageRole,
     Provider,
@@ -119,10 +121,13 @@ def write_request(dialect: ChatDialect, turn: TurnRequest) -> dict[str, Any]:
 def wire_messages(message: ChatMessage) -> list[dict[str, Any]]:
     """A message in the format of the API, which takes one message for each tool result."""
     if message.role is MessageRole.TOOL_RESULT:
+        results = [block for block in message.content if isinstance(block, ToolResultBlock)]
         return [
-            {"role": "tool", "tool_call_id": block.tool_use_id, "content": block.content}
-            for block in message.content
-            if isinstance(block, ToolResultBlock)
+            *(
+                {"role": "tool", "tool_call_id": block.tool_use_id, "content": block.content}
+                for block in results
+            ),
+            *_image_messages([image for block in results for image in block.images]),
         ]
     if message.role is MessageRole.USER:
         return [{"role": "user", "content": message.text()}]
@@ -141,6 +146,19 @@ def wire_messages(message: ChatMessage) -> list[dict[str, Any]]:
             for use in message.tool_uses()
         ]
     return [wire]
+
+
+def _image_messages(images: Sequence[Image]) -> list[dict[str, Any]]:
+    """The images of tool results, which take text only in this API."""
+    if not images:
+        return []
+    parts = [{"type": "image_url", "image_url": {"url": data_url(image)}} for image in images]
+    intro = {"type": "text", "text": "The images of the results above:"}
+    return [{"role": "user", "content": [intro, *parts]}]
+
+
+def data_url(image: Image) -> str:
+    return f"data:{image.media_type};base64,{image.data}"
 
 
 def sendable_message(message: JSON) -> JSON:

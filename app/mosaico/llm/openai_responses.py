@@ -22,7 +22,13 @@ from mosaico.llm.conversation import (
 )
 from mosaico.llm.errors import LlmError
 from mosaico.llm.model_families import family_of
-from mosaico.llm.openai_chat import ERRORS, arguments_text, open_openai, sendable_arguments
+from mosaico.llm.openai_chat import (
+    ERRORS,
+    arguments_text,
+    data_url,
+    open_openai,
+    sendable_arguments,
+)
 from mosaico.llm.response_reader import (
     JSON,
     read_arguments,
@@ -124,9 +130,20 @@ def _items(role: MessageRole, block: Block) -> list[dict[str, Any]]:
                 {
                     "type": "function_call_output",
                     "call_id": block.tool_use_id,
-                    "output": block.content,
+                    "output": _output(block),
                 }
             ]
+
+
+def _output(block: ToolResultBlock) -> str | list[dict[str, Any]]:
+    """The text alone, or with the images after it."""
+    if not block.images:
+        return block.content
+    images = [
+        {"type": "input_image", "detail": "auto", "image_url": data_url(image)}
+        for image in block.images
+    ]
+    return [{"type": "input_text", "text": block.content}, *images]
 
 
 def read_turn_items(response: JSON) -> Turn:

@@ -4,6 +4,7 @@ break a schema.
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from mosaico.harness.mcp.plan import PlannedServer
 from mosaico.harness.mcp.servers.info import MAX_PAGES
 from mosaico.harness.mcp.types import ErrorKind, ServerFacts
 from mosaico.harness.results import AttemptOutcome
+from mosaico.llm.conversation import ToolResultBlock
 from tests.support.mcp_bench import calls, direct_task, harness_task, run, says, scripted
 from tests.support.mcp_servers import FAULTS, faults
 from tests.support.texts import assert_names
@@ -171,3 +173,19 @@ def test_ready__server_that_never_is_says_its_last_answer() -> None:
     assert result.error is not None
     assert result.error.kind is ErrorKind.SERVER_START
     assert_names(result.error.detail, "not ready", "no matches found")
+
+
+@pytest.mark.parametrize(("model", "count"), [("claude-opus-5", 1), ("deepseek-v4", 0)])
+def test_conversation__image_reaches_a_model_that_takes_it(model: str, count: int) -> None:
+    played = scripted(calls(("image", {})), says("A picture."))
+    task = harness_task(faults(), model=model)
+    result = run(task, model=played).result
+    [block] = [
+        block
+        for block in played.requests[1].messages[-1].content
+        if isinstance(block, ToolResultBlock)
+    ]
+    assert len(block.images) == count
+    assert "image/png" in block.content
+    # The result holds its type and size only.
+    assert "AAAA" not in repr(asdict(result))

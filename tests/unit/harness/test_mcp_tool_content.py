@@ -32,9 +32,11 @@ def test_tool_content__texts_are_joined_by_lines() -> None:
 # One size of each padding of Base64, from which the size is computed.
 @pytest.mark.parametrize("data", [b"", b"a", b"ab", b"abc", b"abcd"])
 def test_tool_content__image_becomes_type_and_size(data: bytes) -> None:
-    image = mcp_types.ImageContent(data=base64.b64encode(data).decode(), mime_type="image/png")
+    text = base64.b64encode(data).decode()
+    image = mcp_types.ImageContent(data=text, mime_type="image/png")
     [content] = parse_contents(result(image))
-    assert content == Content(kind=ContentKind.IMAGE, mime_type="image/png", size=len(data))
+    expected = Content(kind=ContentKind.IMAGE, mime_type="image/png", size=len(data), data=text)
+    assert content == expected
     assert words(image) == f"[image, image/png, {len(data)} bytes]"
 
 

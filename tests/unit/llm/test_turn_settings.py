@@ -5,14 +5,24 @@ from pathlib import Path
 import pytest
 
 from mosaico.llm.conversation import (
+    ChatMessage,
+    Image,
+    MessageRole,
     PromptCache,
     Provider,
     ReasoningEffort,
     ThinkingBlock,
     ThinkingMode,
+    ToolResultBlock,
     TurnSettings,
 )
-from mosaico.llm.model_families import api_for, family_of, models_page, unsupported_reason
+from mosaico.llm.model_families import (
+    api_for,
+    family_of,
+    models_page,
+    takes_images,
+    unsupported_reason,
+)
 from mosaico.llm.providers import UnsupportedSetting, open_llm
 from mosaico.llm.sdk import TurnRequest
 from tests.support.references import Reference
@@ -138,7 +148,7 @@ def test_chat__output_limit_has_the_name_that_the_model_knows(
         ("claude-opus-4-7", "Claude 4.7 and later"),
         ("claude-haiku-6", "Claude 4.7 and later"),
         ("claude-mythos-5-2", "Claude Fable, Mythos"),
-        ("gpt-4.1-mini", "GPT-3.5, 4, 4o, 4.1"),
+        ("gpt-4.1-mini", "GPT-4o, 4.1"),
         ("o3-2025-04-16", "o1, o3, o4-mini"),
         ("gpt-5-nano-2025-08-07", "GPT-5, 5 mini, 5 nano"),
         ("gpt-5.1-codex", "GPT-5.1"),
@@ -237,3 +247,45 @@ def test_conditions__equal_those_of_earlier_runs_and_leave_out_the_cost() -> Non
 def test_models_page__is_that_of_the_table() -> None:
     written = (Path(__file__).parents[3] / "docs" / "models.md").read_text()
     assert written == models_page(), "run: python -m mosaico.llm.model_families > docs/models.md"
+
+
+PICTURE = Image(media_type="image/png", data="AAAA")
+RESULT = ChatMessage(
+    role=MessageRole.TOOL_RESULT,
+    content=(ToolResultBlock(tool_use_id="1", content="[image]", images=(PICTURE,)),),
+)
+DATA_URL = "data:image/png;base64,AAAA"
+
+
+def test_images__stand_where_each_api_takes_them() -> None:
+    [result] = messages.wire_message(RESULT)["content"]
+    assert [part["type"] for part in result["content"]] == ["text", "image"]
+    assert result["content"][1]["source"]["data"] == "AAAA"
+    [output] = responses.wire_items(RESULT)
+    assert output["output"][1] == {
+        "type": "input_image",
+        "detail": "auto",
+        "image_url": DATA_URL,
+    }
+    # Chat Completions takes text only as the result of a tool.
+    tool, user = chat.wire_messages(RESULT)
+    assert (tool["role"], tool["content"]) == ("tool", "[image]")
+    assert user["content"][1]["image_url"] == {"url": DATA_URL}
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "expected"),
+    [
+        (Provider.ANTHROPIC, "claude-opus-5", True),
+        (Provider.OPENAI, "gpt-4.1-mini", True),
+        (Provider.OPENAI, "gpt-4", False),
+        (Provider.OPENAI, "google/gemini-3-pro", True),
+        (Provider.OPENAI, "deepseek-v4", False),
+        (Provider.OPENAI, "unknown", False),
+        (Provider.SCRIPTED, "m", False),
+    ],
+)
+def test_images__are_sent_to_models_that_take_them(
+    provider: Provider, model: str, expected: bool
+) -> None:
+    assert takes_images(provider, model, TurnSettings()) is expected

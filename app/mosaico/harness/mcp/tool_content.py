@@ -13,7 +13,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from mosaico.harness.mcp.config import MAX_MODEL_CHARS
 from mosaico.harness.mcp.types import Content, ContentKind
+from mosaico.llm.conversation import Image
 
+IMAGE_TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+MAX_IMAGE_CHARS: Final = 5 * 1024 * 1024  # in Base64; the limit of the Messages API
 EMPTY_RESULT_TEXT: Final = "(the tool returned nothing)"
 _BLOCK: Final[TypeAdapter[mcp_types.ContentBlock]] = TypeAdapter(mcp_types.ContentBlock)
 
@@ -96,6 +99,17 @@ def _size(content: Content) -> int | None:
     return len((content.text or "").encode("utf-8", "replace")) if is_text else content.size
 
 
+def images_for_model(contents: Sequence[Content]) -> tuple[Image, ...]:
+    """The images that model APIs take: of a known format and size."""
+    return tuple(
+        Image(media_type=content.mime_type, data=content.data)
+        for content in contents
+        if content.data is not None
+        and content.mime_type in IMAGE_TYPES
+        and len(content.data) <= MAX_IMAGE_CHARS
+    )
+
+
 def truncate(text: str, limit: int = MAX_MODEL_CHARS) -> str:
     """The text up to `limit` characters, with a note about the rest."""
     if len(text) <= limit:
@@ -108,7 +122,8 @@ def _parse_block(block: mcp_types.ContentBlock) -> Content:
         case mcp_types.TextContent():
             return Content(kind=ContentKind.TEXT, text=block.text)
         case mcp_types.ImageContent():
-            return _binary_content(ContentKind.IMAGE, block.data, block.mime_type)
+            image = _binary_content(ContentKind.IMAGE, block.data, block.mime_type)
+            return replace(image, data=block.data)
         case mcp_types.AudioContent():
             return _binary_content(ContentKind.AUDIO, block.data, block.mime_type)
         case mcp_types.ResourceLink():

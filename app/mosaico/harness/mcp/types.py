@@ -98,13 +98,14 @@ class ContentKind(StrEnum):
 class Content:
     """A part of a tool result: its type and, in bytes, its size.
 
-    A recorded part has no text when the text of its call shows it.
+    A recorded part has no text when the text of its call shows it, and no `data`, the image in Base64.
     """
 
     kind: ContentKind
     text: str | None = None
     mime_type: str | None = None
     size: int | None = None
+    data: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

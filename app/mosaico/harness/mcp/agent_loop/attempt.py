@@ -37,6 +37,7 @@ from mosaico.harness.results import (
 )
 from mosaico.harness.running_attempts import announce_model
 from mosaico.harness.watched_llm import WatchedLlm
+from mosaico.llm.conversation import without_images
 from mosaico.llm.errors import LlmError
 from mosaico.llm.prices import Price
 
@@ -191,7 +192,7 @@ class _AttemptRunner:
             llm_calls=tuple(record.llm_calls),
             tool_calls=tuple(record.all_calls()),
             system=record.system,
-            messages=tuple(record.messages),
+            messages=tuple(map(without_images, record.messages)),
             duration_ms=1000 * (self._duration_s or 0.0),
             cost_usd=self._budget.cost_usd if record.llm_calls else None,
             judge=self._judge.usage(),

@@ -14,7 +14,7 @@ from mosaico.harness.mcp.agent_loop.toolbox import (
     system_message,
 )
 from mosaico.harness.mcp.plan import PlannedTask
-from mosaico.harness.mcp.tool_content import truncate
+from mosaico.harness.mcp.tool_content import images_for_model, truncate
 from mosaico.harness.mcp.types import LlmCall
 from mosaico.harness.results import ConversationEnding, NamedEnding, ending_of_turn
 from mosaico.harness.watched_llm import WatchedLlm
@@ -26,6 +26,7 @@ from mosaico.llm.conversation import (
     Turn,
     user_message,
 )
+from mosaico.llm.model_families import takes_images
 
 
 class Conversation:
@@ -42,6 +43,7 @@ class Conversation:
         self._prompts = task.prompts
         self._max_turns = task.max_turns
         self._tool_chars = task.tool_chars
+        self._takes_images = takes_images(task.endpoint.provider, task.model, task.turn_settings)
         self._llm = llm
         self._servers = servers
         self._toolbox = Toolbox(servers)
@@ -135,4 +137,9 @@ class Conversation:
             call = await route.server.call(tool, use.input)
             call = replace(call, text=truncate(call.text, self._tool_chars))
         self._record.finish_call(number, call)
-        return ToolResultBlock(tool_use_id=use.id, content=call.text, is_error=call.is_error)
+        return ToolResultBlock(
+            tool_use_id=use.id,
+            content=call.text,
+            is_error=call.is_error,
+            images=images_for_model(call.content) if self._takes_images else (),
+        )
