@@ -23,8 +23,12 @@ DEAF = "deaf"  # ignores the end of its input and SIGTERM
 CHATTY = "chatty"  # writes log lines to stdout
 TOOLLESS = "toolless"  # does not support tools
 UNLICENSED = "unlicensed"  # refuses the session
-BOUNDLESS = "boundless"  # lists a tool with a non-finite number in its schema
-SCHEMALESS = "schemaless"  # lists a tool without a schema
+BOUNDLESS = "boundless"  # lists also a tool with a non-finite number in its schema
+SCHEMALESS = "schemaless"  # lists also a tool without a schema
+CIRCLING = "circling"  # repeats its first page of tools for ever
+BLANK = "blank"  # ends its list with an empty cursor
+ENDLESS = "endless"  # has one more tool on every page
+GROWING = "growing"  # has one more tool after a call of `grow`, and says so
 
 TEXT: JSON = {"type": "object", "properties": {"text": {"type": "string"}}}
 SIZE: JSON = {"type": "object", "properties": {"bytes": {"type": "integer"}}}
@@ -48,6 +52,14 @@ TOOLS: dict[str, JSON] = {
     "flood_line": NOTHING,
     "flood_lines": NOTHING,
 }
+# Tools that are not listed, so that the other tests have sixteen.
+GROWN: JSON = {"name": "grown", "inputSchema": NOTHING}
+UNION: JSON = {
+    "anyOf": [
+        {"properties": {"id": {"type": "integer"}}, "required": ["id"]},
+        {"properties": {"name": {"type": "string"}}, "required": ["name"]},
+    ]
+}
 SLEEPER = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(3600)"]
 
 
@@ -57,6 +69,7 @@ class Server:
     def __init__(self, habits: list[str]) -> None:
         self.habits = habits
         self.calls = 0
+        self.grown = False
 
     def run(self) -> None:
         if DEAF in self.habits:
@@ -88,12 +101,12 @@ class Server:
                 "instructions": "Expect the worst.",
             }
         elif method == "tools/list" and TOOLLESS not in self.habits:
-            result = self.page(int(request.get("params", {}).get("cursor", 0)))
-        elif method == "tools/call" and request["params"]["name"] == "refuse":
-            error = {"code": -32000, "message": "not today"}
+            result = self.page(request.get("params", {}).get("cursor", "0"))
+        elif method == "tools/call" and request["params"]["name"] in REFUSALS:
+            error = REFUSALS[request["params"]["name"]]
             send({"jsonrpc": "2.0", "id": request["id"], "error": error})
             return
-        elif method == "tools/call":
+        elif method == "tools/call" and TOOLLESS not in self.habits:
             result = self.call(request["params"]["name"], request["params"].get("arguments") or {})
         else:
             error = {"code": -32601, "message": "Method not found"}
@@ -101,29 +114,59 @@ class Server:
             return
         send({"jsonrpc": "2.0", "id": request["id"], "result": result})
 
-    def page(self, start: int) -> JSON:
+    def page(self, cursor: str) -> JSON:
         """One page of ten tools."""
-        if BOUNDLESS in self.habits:
-            schema = {**SIZE, "maxProperties": float("inf")}
-            return {"tools": [{"name": "boundless", "inputSchema": schema}]}
-        if SCHEMALESS in self.habits:
-            return {"tools": [{"name": "schemaless"}]}
+        if ENDLESS in self.habits:
+            tool = {"name": f"tool_{cursor}", "inputSchema": NOTHING}
+            return {"tools": [tool], "nextCursor": str(int(cursor) + 1)}
+        start = int(cursor or 0)
+        if CIRCLING in self.habits:
+            return {**self.slice(0), "nextCursor": "7"}
+        page = self.slice(start)
+        if BLANK in self.habits and "nextCursor" not in page:
+            page["nextCursor"] = ""
+        return page
+
+    def slice(self, start: int) -> JSON:
         # Fewer than all tools, so that the client has to follow `nextCursor`.
         names = list(TOOLS)[start : start + 10]
         tools = [{"name": n, "description": f"Does {n}.", "inputSchema": TOOLS[n]} for n in names]
-        more = {"nextCursor": str(start + 10)} if start + 10 < len(TOOLS) else {}
-        return {"tools": tools, **more}
+        if start + 10 < len(TOOLS):
+            return {"tools": tools, "nextCursor": str(start + 10)}
+        if BOUNDLESS in self.habits:
+            schema = {**SIZE, "maxProperties": float("inf")}
+            tools.append({"name": "boundless", "inputSchema": schema})
+        if SCHEMALESS in self.habits:
+            tools += [{"name": "schemaless"}, {"name": "choose", "inputSchema": UNION}]
+        if GROWING in self.habits:
+            tools += [{"name": "grow", "inputSchema": NOTHING}, *([GROWN] if self.grown else [])]
+        return {"tools": tools}
+
+    def ask(self, method: str, params: JSON) -> JSON:
+        """Send a request to the client and wait for the response."""
+        send({"jsonrpc": "2.0", "id": "from the server", "method": method, "params": params})
+        for line in sys.stdin:
+            message: JSON = json.loads(line)
+            if message.get("id") == "from the server":
+                reply: JSON = message.get("result") or message["error"]
+                return reply
+        raise EOFError
 
     def call(self, tool: str, arguments: JSON) -> JSON:
         self.calls += 1
         DEEDS.get(tool, nothing)()
+        if tool in QUESTIONS:
+            return text(json.dumps(self.ask(*QUESTIONS[tool])))
         match tool:
             case "count":
-                return text(str(self.calls))
+                arguments = {"text": str(self.calls)}
             case "fail":
                 return {**text(arguments.get("text", "no matches found")), "isError": True}
             case "huge":
-                return text("x" * arguments["bytes"])
+                arguments = {"text": "x" * arguments["bytes"]}
+            case "grow":
+                self.grown = True
+                send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
             case "meet":
                 meet(arguments["mine"], arguments["other"])
             case "environment":
@@ -199,6 +242,34 @@ ANSWERS: dict[str, JSON] = {
     "nothing": {"content": []},
     "structured": {"content": [], "structuredContent": {"n": 1}},
     "ill_formed": {"content": "no list"},
+    "half_formed": {
+        "content": [{"type": "text", "text": "useful"}, {"type": "hologram"}],
+        "structuredContent": [1],
+    },
+}
+REFUSALS: dict[str, JSON] = {
+    "refuse": {"code": -32000, "message": "not today"},
+    "ask_consent": {"code": -32042, "message": "log in first", "data": {"elicitations": []}},
+}
+QUESTIONS: dict[str, tuple[str, JSON]] = {
+    "ask_form": (
+        "elicitation/create",
+        {
+            "message": "Sure?",
+            "requestedSchema": {"type": "object", "properties": {"sure": {"type": "boolean"}}},
+        },
+    ),
+    "ask_url": (
+        "elicitation/create",
+        {"mode": "url", "message": "Log in", "url": "http://x.test/", "elicitationId": "1"},
+    ),
+    "ask_model": (
+        "sampling/createMessage",
+        {
+            "messages": [{"role": "user", "content": {"type": "text", "text": "Hm?"}}],
+            "maxTokens": 9,
+        },
+    ),
 }
 
 

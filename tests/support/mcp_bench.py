@@ -9,6 +9,7 @@ from mosaico.harness.budget import Budget, BudgetLimits
 from mosaico.harness.mcp.agent_loop.run import run_plan
 from mosaico.harness.mcp.config import TaskType
 from mosaico.harness.mcp.plan import LlmEndpoint, McpRunPlan, PlannedServer, PlannedTask
+from mosaico.harness.mcp.servers.server import ServerEnvironment
 from mosaico.harness.mcp.types import Event, McpReport, TaskResult
 from mosaico.llm.conversation import (
     ChatMessage,
@@ -125,6 +126,7 @@ def run(
     *tasks: PlannedTask,
     model: Llm | None = None,
     budget_limits: BudgetLimits | None = None,
+    server_environment: ServerEnvironment | None = None,
     **more: Any,
 ) -> Ran:
     """Run tasks; `model` answers for every model name."""
@@ -133,6 +135,12 @@ def run(
     plan = McpRunPlan(tasks=tasks, **more)
     run_budget = Budget(limits=budget_limits or BudgetLimits())
     report = asyncio.run(
-        run_plan(plan, events.append, open_llm_model=lambda *_: scripted_model, budget=run_budget)
+        run_plan(
+            plan,
+            events.append,
+            server_environment=server_environment,
+            open_llm_model=lambda *_: scripted_model,
+            budget=run_budget,
+        )
     )
     return Ran(report, events)

@@ -1,5 +1,6 @@
 """The harness settings of a benchmark: bash tasks, an ot-bench file, or an agent of the operator."""
 
+from dataclasses import fields
 from typing import Annotated, Any, Final, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -7,7 +8,14 @@ from pydantic import BeforeValidator, Field, model_validator
 from mosaico.core.schemas import HttpUrl, ShortText, WireModel
 from mosaico.harness.budget import BudgetLimits
 from mosaico.harness.results import DEFAULT_TOOL_CHARS
-from mosaico.llm.conversation import Provider, ReasoningEffort, TurnSettings, unsupported_reason
+from mosaico.llm.conversation import (
+    PromptCache,
+    Provider,
+    ReasoningEffort,
+    ThinkingMode,
+    TurnSettings,
+)
+from mosaico.llm.model_families import unsupported_reason
 from mosaico.llm.prices import Price
 
 MCP_SUFFIXES: Final = (".yaml", ".yml")
@@ -64,20 +72,24 @@ class ModelSettings(WireModel):
     reasoning_effort: ReasoningEffort | None = Field(
         default=None, description="How long the model may think before it answers."
     )
+    thinking: ThinkingMode | None = Field(
+        default=None, description="Whether the model thinks (Anthropic only)."
+    )
     thinking_tokens: ThinkingTokens | None = Field(
-        default=None, description="Budget of thinking tokens per answer (Anthropic only)."
+        default=None,
+        description="Budget of thinking tokens per answer (models of Anthropic up to 4.6).",
     )
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
         default=None, description="Seed of the sampling (OpenAI Chat Completions only)."
     )
+    prompt_cache: PromptCache | None = Field(
+        default=None,
+        description="How long the provider caches the beginning of a conversation (Anthropic only).",
+    )
 
     def turn_settings(self) -> TurnSettings:
         return TurnSettings(
-            max_output_tokens=self.max_output_tokens,
-            temperature=self.temperature,
-            reasoning_effort=self.reasoning_effort,
-            thinking_tokens=self.thinking_tokens,
-            seed=self.seed,
+            **{field.name: getattr(self, field.name) for field in fields(TurnSettings)}
         )
 
 
@@ -136,13 +148,6 @@ class BashHarnessSettings(RunBudget, ModelSettings):
             raise ValueError("runUsd needs a price; set price")
         if self.judge_model is not None and self.price_of_judge() is None:
             raise ValueError("runUsd needs the price of the judge; set judgePrice")
-        return self
-
-    @model_validator(mode="after")
-    def _require_supported_settings(self) -> Self:
-        reason = unsupported_reason(self.provider, self.turn_settings())
-        if reason is not None:
-            raise ValueError(reason)
         return self
 
     def price_of_judge(self) -> ModelPrice | None:
@@ -207,7 +212,15 @@ HarnessConfig: TypeAlias = Annotated[AnyHarnessSettings, BeforeValidator(parse_h
 
 
 def validate_harness(dataset_ref: str | None, settings: AnyHarnessSettings) -> str | None:
-    """Return the reason why the settings do not match the dataset; None when they do."""
+    """Return the reason why the settings do not match the dataset, or have an option that the model
+    does not take; None when they do not.
+
+    Not a rule of the settings themselves: stored ones must be readable when models change.
+    """
+    if isinstance(settings, BashHarnessSettings):
+        reason = unsupported_reason(settings.provider, settings.model, settings.turn_settings())
+        if reason is not None:
+            return reason
     if dataset_ref is None or isinstance(settings, AgentHarnessSettings):
         return None
     is_mcp_file = dataset_ref.endswith(MCP_SUFFIXES)

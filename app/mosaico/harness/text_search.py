@@ -1,10 +1,12 @@
 """What the harnesses find in texts: patterns of users, searched by RE2 in linear time, and JSON objects.
 
 Without look-around and back-references a pattern cannot cause exponential run time. RE2 also has the
-dialect that the datasets were written for: `$` matches only at the very end.
+dialect of Rust, for which the datasets were written: `$` matches only at the very end. The forms of Rust
+that RE2 would read as other characters are refused.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final, Protocol
@@ -27,6 +29,9 @@ def compile_pattern(text: str) -> Pattern:
     """The compiled pattern. Raises InvalidPattern."""
     if len(text) > MAX_PATTERN:
         raise InvalidPattern(f"it is longer than {MAX_PATTERN} characters")
+    misread_form = next(_misread_forms(text), None)
+    if misread_form is not None:
+        raise InvalidPattern(misread_form)
     # Checks and evaluators are loaded by every process; most search no pattern, and the import takes 1.5 MiB.
     import re2
 
@@ -37,6 +42,24 @@ def compile_pattern(text: str) -> Pattern:
     except re2.error as error:
         raise InvalidPattern(_explain(error)) from None
     return pattern
+
+
+# An escaped character, a class of characters with its content, or any other character.
+_PATTERN_PARTS: Final = re.compile(
+    r"\\b\{|\\.|\[\^?\]?(?P<class>(?:\\.|\[:\^?\w+:\]|[^\]\\])*)\]|.", re.DOTALL
+)
+_WORD_ENDS: Final = ("\\<", "\\>", "\\b{")
+_SET_OPERATIONS: Final = re.compile(r"\\.|(&&|--|~~)", re.DOTALL)
+
+
+def _misread_forms(text: str) -> Iterator[str]:
+    """The forms that mean something in Rust and other characters in RE2."""
+    for part in _PATTERN_PARTS.finditer(text):
+        if part.group() in _WORD_ENDS:
+            yield f"{part.group()} is no end of a word here; write \\b"
+        for operation in _SET_OPERATIONS.finditer(part["class"] or ""):
+            if operation[1]:
+                yield f"{operation[1]} in [ ] is no operation here; write the characters themselves"
 
 
 def _explain(error: Exception) -> str:

@@ -35,7 +35,8 @@ _WIRE: Final = ConfigDict(
 class TranscriptRequest:
     """The request that produced a message of the model.
 
-    Tokens are None when the server did not report them. `latency_ms` is the time from the first
+    Tokens are None when the server did not report them; those read from and written to a cache are
+    part of the input, and None without any. `latency_ms` is the time from the first
     attempt to the response; `waited_ms` is the part of it between attempts, and `retries` the number
     of attempts after the first.
     """
@@ -44,6 +45,8 @@ class TranscriptRequest:
 
     input_tokens: int | None = None
     output_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
     latency_ms: float | None = None
     waited_ms: float | None = None
     retries: int | None = None
@@ -53,7 +56,8 @@ class TranscriptRequest:
 class TranscriptMessage:
     """A message of the system, the user or the model.
 
-    `thinking` is what the model showed of its reasoning. `request` belongs to the model's messages.
+    `thinking` is what the model showed of its reasoning. `wire` is the message as its provider sent
+    it, with signatures and encrypted thoughts. `request` belongs to the model's messages.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _WIRE
@@ -61,6 +65,7 @@ class TranscriptMessage:
     role: Literal["system", "user", "assistant"]
     text: str
     thinking: str | None = None
+    wire: tuple[Mapping[str, Any], ...] | None = None
     request: TranscriptRequest | None = None
     kind: Literal["message"] = "message"
 
@@ -154,6 +159,7 @@ def _model_message(message: ChatMessage, request: TranscriptRequest | None) -> T
         role="assistant",
         text=message.text(),
         thinking="\n".join(filter(None, thoughts)) or None,
+        wire=message.wire.items if message.wire is not None else None,
         request=request,
     )
 
@@ -190,7 +196,7 @@ def limit_size(transcript: Transcript) -> Transcript:
 
 def _size(step: TranscriptStep) -> int:
     if isinstance(step, TranscriptMessage):
-        return len(step.text) + len(step.thinking or "")
+        return len(step.text) + len(step.thinking or "") + len(str(step.wire or ""))
     texts = (step.tool, step.output, step.stdout, step.stderr)
     return len(str(step.arguments)) + sum(len(text) for text in texts if text is not None)
 
@@ -198,7 +204,8 @@ def _size(step: TranscriptStep) -> int:
 def _map_step(step: TranscriptStep, change: Callable[[str], str]) -> TranscriptStep:
     if isinstance(step, TranscriptMessage):
         thinking = step.thinking and change(step.thinking)
-        return replace(step, text=change(step.text), thinking=thinking)
+        wire = step.wire and tuple(map_json_texts(item, change) for item in step.wire)
+        return replace(step, text=change(step.text), thinking=thinking, wire=wire)
     return replace(
         step,
         arguments=map_json_texts(step.arguments, change),
@@ -212,7 +219,10 @@ def _cut_texts(step: TranscriptStep) -> TranscriptStep:
     """The step with its texts cut, and the names that the model chose: its tool and its keys."""
     cut_step = _map_step(step, _cut)
     if isinstance(cut_step, TranscriptMessage):
-        return cut_step
+        wire = cut_step.wire and tuple(
+            replace_unstorable_in_json(item, _cut) for item in cut_step.wire
+        )
+        return replace(cut_step, wire=wire)
     arguments = replace_unstorable_in_json(cut_step.arguments, _cut)
     return replace(cut_step, tool=_cut(cut_step.tool), arguments=arguments)
 

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
+from mosaico.harness.budget import Budget, turn_within_budget
 from mosaico.harness.results import ProviderRetries
 from mosaico.harness.transcript import TranscriptRequest
 from mosaico.llm.conversation import ChatMessage, Llm, Tool, Turn, user_message
@@ -49,6 +50,8 @@ class WatchedLlm:
             TranscriptRequest(
                 input_tokens=usage.input_tokens if usage else None,
                 output_tokens=usage.output_tokens if usage else None,
+                cached_tokens=usage.cached_tokens or None if usage else None,
+                cache_write_tokens=usage.cache_write_tokens or None if usage else None,
                 latency_ms=1000 * (time.monotonic() - self._sent_at),
                 waited_ms=1000 * retries.waited_s,
                 retries=retries.failures.total(),
@@ -84,12 +87,15 @@ class WatchedLlm:
         return LlmError(reason, kind=LlmErrorKind.TIMEOUT)
 
 
-async def turn_within(llm: Llm, system: str, prompt: str, timeout_s: float) -> Turn:
-    """One answer to one prompt. Raises: LlmError, also when `timeout_s` seconds have passed."""
+async def turn_within(llm: Llm, system: str, prompt: str, timeout_s: float, budget: Budget) -> Turn:
+    """One answer to one prompt, counted in the budget.
+
+    Raises: LlmError, also when `timeout_s` seconds have passed; RunBudgetExhausted.
+    """
     watched = WatchedLlm(llm)
     try:
         async with asyncio.timeout(timeout_s):
-            return await watched.turn(system, [user_message(prompt)], [])
+            return await turn_within_budget(watched, budget, system, [user_message(prompt)], [])
     except TimeoutError:
         error = watched.timeout_error(timeout_s)
         raise error or LlmError("timed out", kind=LlmErrorKind.TIMEOUT) from None

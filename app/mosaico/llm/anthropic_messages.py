@@ -1,6 +1,6 @@
 """Anthropic's Messages API, through its SDK.
 
-Source: POST /v1/messages, version 2023-06-01.
+Source: POST /v1/messages, version 2026-10-21.
 """
 
 import os
@@ -19,11 +19,13 @@ from mosaico.llm.conversation import (
     StopReason,
     TextBlock,
     ThinkingBlock,
+    ThinkingMode,
     ToolResultBlock,
     ToolUseBlock,
     Turn,
     TurnSettings,
     Usage,
+    WireMessage,
 )
 from mosaico.llm.response_reader import (
     JSON,
@@ -88,9 +90,10 @@ def _headers_of_the_environment(
 
 def write_request(turn: TurnRequest) -> dict[str, Any]:
     """The body of a request."""
+    settings = turn.settings
     request: dict[str, Any] = {
         "model": turn.model,
-        "max_tokens": _max_output_tokens(turn.settings),
+        "max_tokens": max_output_tokens(settings),
         "system": turn.system,
         "messages": [wire_message(message) for message in turn.messages],
     }
@@ -99,34 +102,49 @@ def write_request(turn: TurnRequest) -> dict[str, Any]:
             {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
             for tool in turn.tools
         ]
-    if turn.settings.temperature is not None:
-        request["temperature"] = turn.settings.temperature
-    if turn.settings.thinking_tokens is not None:
-        request["thinking"] = {"type": "enabled", "budget_tokens": turn.settings.thinking_tokens}
-    if turn.settings.reasoning_effort is not None:
-        request["output_config"] = {"effort": turn.settings.reasoning_effort.value}
+    if settings.thinking is not None:
+        request["thinking"] = {"type": settings.thinking.value}
+    if settings.thinking_tokens is not None:
+        request["thinking"] = {"type": "enabled", "budget_tokens": settings.thinking_tokens}
+    if settings.reasoning_effort is not None:
+        request["output_config"] = {"effort": settings.reasoning_effort.value}
+    if settings.prompt_cache is not None:
+        mark = {"type": "ephemeral", "ttl": settings.prompt_cache.value}
+        # The first mark is common to all tasks: tools and system message. The second one moves to the
+        # end of the conversation, so that each request reads what the previous one wrote.
+        if turn.system:
+            request["system"] = [{"type": "text", "text": turn.system, "cache_control": mark}]
+        request["cache_control"] = mark
     return request
 
 
-def _max_output_tokens(settings: TurnSettings) -> int:
-    default = MAX_OUTPUT_TOKENS if settings.thinking_tokens is None else MAX_OUTPUT_WITH_THINKING
-    return settings.max_output_tokens or default
+def max_output_tokens(settings: TurnSettings) -> int:
+    """The limit of output tokens of a request, which the API requires."""
+    thinks = settings.thinking_tokens is not None or settings.thinking is ThinkingMode.ADAPTIVE
+    return settings.max_output_tokens or (MAX_OUTPUT_WITH_THINKING if thinks else MAX_OUTPUT_TOKENS)
 
 
 def wire_message(message: ChatMessage) -> dict[str, Any]:
     """A message in the format of the API, where the user sends the results of tools."""
     role = "assistant" if message.role is MessageRole.ASSISTANT else "user"
-    return {"role": role, "content": [part for block in message.content for part in _wire(block)]}
+    content = message.wire_items(Provider.ANTHROPIC)
+    if content is None:
+        content = tuple(part for block in message.content for part in _wire(block))
+    return {"role": role, "content": [block for block in content if not _is_blank(block)]}
+
+
+def _is_blank(block: dict[str, Any]) -> bool:
+    """Return whether it is a blank text block, which the API sends and refuses."""
+    return block["type"] == "text" and not block["text"].strip()
 
 
 def _wire(block: Block) -> list[dict[str, Any]]:
     match block:
         case TextBlock(text=text):
-            # The API rejects blank text blocks.
-            return [{"type": "text", "text": text}] if text.strip() else []
-        case ThinkingBlock(wire=wire):
-            # The API signs its thinking blocks and requires them before the tool calls of the turn.
-            return [wire]
+            return [{"type": "text", "text": text}]
+        case ThinkingBlock():
+            # Only the provider that signed a thought accepts it, and gets what it sent.
+            return []
         case ToolUseBlock():
             return [{"type": "tool_use", "id": block.id, "name": block.name, "input": block.input}]
         case ToolResultBlock():
@@ -134,21 +152,37 @@ def _wire(block: Block) -> list[dict[str, Any]]:
                 {
                     "type": "tool_result",
                     "tool_use_id": block.tool_use_id,
-                    "content": block.content,
+                    "content": _result_content(block),
                     "is_error": block.is_error,
                 }
             ]
 
 
+def _result_content(block: ToolResultBlock) -> str | list[dict[str, Any]]:
+    """The text alone, or with the images after it."""
+    if not block.images:
+        return block.content
+    images = [
+        {
+            "type": "image",
+            "source": {"type": "base64", "media_type": image.media_type, "data": image.data},
+        }
+        for image in block.images
+    ]
+    return [{"type": "text", "text": block.content}, *images]
+
+
 def read_message(response: JSON) -> Turn:
-    """The turn in a response; blocks of other types are ignored."""
+    """The turn in a response; blocks of other types are only sent back."""
     content: list[Block] = []
+    blocks: list[JSON] = []
     for block in response["content"]:
+        wire_block = block
         if block["type"] == "text":
             content.append(TextBlock(text=read_text(block["text"])))
         elif block["type"] in ("thinking", "redacted_thinking"):
             text = read_text(block.get("thinking") or "")
-            content.append(ThinkingBlock(text=text, wire=dict(block)))
+            content.append(ThinkingBlock(text=text))
         elif block["type"] == "tool_use":
             arguments, flaw = read_arguments(block.get("input"))
             content.append(
@@ -159,11 +193,18 @@ def read_message(response: JSON) -> Turn:
                     flaw=flaw,
                 )
             )
+            if flaw is not None:  # the API takes objects only
+                wire_block = {**block, "input": arguments}
+        blocks.append(wire_block)
     explanation = _refusal_text(response.get("stop_details"))
     if explanation:
         content.append(TextBlock(text=explanation))
     return Turn(
-        message=ChatMessage(role=MessageRole.ASSISTANT, content=tuple(content)),
+        message=ChatMessage(
+            role=MessageRole.ASSISTANT,
+            content=tuple(content),
+            wire=WireMessage(provider=Provider.ANTHROPIC, items=tuple(blocks)),
+        ),
         stop=_STOPS.get(response.get("stop_reason"), StopReason.END),
         usage=_usage(response.get("usage")),
     )

@@ -26,7 +26,7 @@ from mosaico.core.llm_server import LlmServer
 from mosaico.core.network_policy import OutboundPolicy, RefusedAddress
 from mosaico.core.strict_json import is_number
 from mosaico.core.text import replace_unstorable
-from mosaico.llm.conversation import Usage
+from mosaico.llm.conversation import Provider, Usage
 from mosaico.llm.errors import (
     LlmAuthError,
     LlmError,
@@ -35,15 +35,15 @@ from mosaico.llm.errors import (
     LlmQuotaExceeded,
     LlmRedirected,
 )
+from mosaico.llm.model_families import Sampling, family_of
 from mosaico.llm.openai_chat import ERRORS, open_openai, read_choice
 from mosaico.llm.response_reader import (
     JSON,
-    read_cached_tokens,
     read_response,
     read_text,
     read_token_count,
+    read_usage,
     unreadable,
-    with_cached_tokens,
 )
 from mosaico.llm.retry import LlmRetryPolicy, Sleep, call_with_retries
 from mosaico.llm.sdk import ProviderAccess, call_sdk
@@ -221,11 +221,10 @@ def read_batch(batch: RequestBatch, document: JSON) -> BatchResponse:
     else:
         answers = _embeddings(document, len(batch))
     usage = document.get("usage")
-    tokens = Usage(
+    tokens = read_usage(usage, "prompt_tokens", "completion_tokens") or Usage(
         input_tokens=read_token_count(usage, "prompt_tokens") or 0,
         output_tokens=read_token_count(usage, "completion_tokens") or 0,
     )
-    tokens = with_cached_tokens(tokens, *read_cached_tokens(usage, "prompt_tokens"))
     return BatchResponse(answers, tokens, _cost_usd(usage))
 
 
@@ -236,8 +235,9 @@ def _chat_body(request: ChatRequest) -> JSON:
             {"role": message.role, "content": replace_unstorable(message.content)}
             for message in request.messages
         ],
-        "temperature": request.temperature,
     }
+    if family_of(Provider.OPENAI, request.model).sampling is Sampling.YES:
+        body["temperature"] = request.temperature
     if request.json_object:
         body["response_format"] = {"type": "json_object"}
     return body

@@ -4,9 +4,18 @@ The module of each provider translates it to and from its wire format.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal, Protocol
+
+
+class Provider(StrEnum):
+    """A wire format, also of compatible servers."""
+
+    ANTHROPIC = "anthropic"
+    OPENAI = "openai"
+    OPENAI_RESPONSES = "openai-responses"
+    SCRIPTED = "scripted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,10 +28,9 @@ class TextBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingBlock:
-    """A thought of the model; `wire` is the block of its provider, which must be sent back unchanged."""
+    """What the model showed of a thought; empty for an encrypted one."""
 
     text: str
-    wire: dict[str, Any]
     type: Literal["thinking"] = "thinking"
 
 
@@ -38,12 +46,21 @@ class ToolUseBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """An image in Base64."""
+
+    media_type: str
+    data: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResultBlock:
-    """The result of a tool call."""
+    """The result of a tool call: its text, and the images that the model gets beside it."""
 
     tool_use_id: str
     content: str
     is_error: bool = False
+    images: tuple[Image, ...] = ()
     type: Literal["tool_result"] = "tool_result"
 
 
@@ -59,11 +76,24 @@ class MessageRole(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WireMessage:
+    """A message of a model as its provider sent it: one chat message, or content blocks, or items.
+
+    It holds signatures and encrypted thoughts that only the provider can read. It is opaque, and is
+    sent back as it is: the APIs refuse a turn whose signatures are missing or changed.
+    """
+
+    provider: Provider
+    items: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChatMessage:
-    """One message of a conversation."""
+    """One message of a conversation; `wire` is that of a model as its provider sent it."""
 
     role: MessageRole
     content: tuple[Block, ...]
+    wire: WireMessage | None = None
 
     def text(self) -> str:
         """The text blocks of the message."""
@@ -71,6 +101,23 @@ class ChatMessage:
 
     def tool_uses(self) -> list[ToolUseBlock]:
         return [block for block in self.content if isinstance(block, ToolUseBlock)]
+
+    def wire_items(self, provider: Provider) -> tuple[dict[str, Any], ...] | None:
+        """What this provider sent; None for a message of a user, a tool or another provider."""
+        if self.wire is None or self.wire.provider is not provider:
+            return None
+        return self.wire.items
+
+
+def without_images(message: ChatMessage) -> ChatMessage:
+    """The message to store: its texts describe its images."""
+    return replace(
+        message,
+        content=tuple(
+            replace(block, images=()) if isinstance(block, ToolResultBlock) else block
+            for block in message.content
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,62 +184,45 @@ class ReasoningEffort(StrEnum):
     MAX = "max"
 
 
+class ThinkingMode(StrEnum):
+    """Whether a model of Anthropic thinks; with ADAPTIVE it decides itself how long."""
+
+    ADAPTIVE = "adaptive"
+    DISABLED = "disabled"
+
+
+class PromptCache(StrEnum):
+    """How long the provider keeps the beginning of a conversation that Anthropic is asked to cache."""
+
+    FIVE_MINUTES = "5m"
+    ONE_HOUR = "1h"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSettings:
     """Parameters of a turn; None means the default of the server.
 
-    `thinking_tokens` is the budget of tokens for thinking before an answer.
+    `thinking_tokens` is the budget of tokens for thinking before an answer. `prompt_cache` changes
+    the cost and not the answer.
     """
 
     max_output_tokens: int | None = None
     temperature: float | None = None
     reasoning_effort: ReasoningEffort | None = None
+    thinking: ThinkingMode | None = None
     thinking_tokens: int | None = None
     seed: int | None = None
+    prompt_cache: PromptCache | None = None
 
-
-class Provider(StrEnum):
-    """A wire format, also of compatible servers."""
-
-    ANTHROPIC = "anthropic"
-    OPENAI = "openai"
-    OPENAI_RESPONSES = "openai-responses"
-    SCRIPTED = "scripted"
-
-
-def unsupported_reason(provider: Provider, settings: TurnSettings) -> str | None:
-    """Return the reason why the API of a provider cannot take the settings; None when it can. A
-    script takes none.
-
-    Source: POST /v1/messages (thinking, output_config), /v1/chat/completions (seed,
-    reasoning_effort), /v1/responses (reasoning).
-    """
-    if provider is Provider.SCRIPTED:
-        return None
-    if settings.seed is not None and provider is not Provider.OPENAI:
-        return f"the API of {provider} does not support a seed; omit it, or use {Provider.OPENAI}"
-    if provider is Provider.ANTHROPIC:
-        return _unsupported_by_anthropic(settings)
-    if settings.thinking_tokens is not None:
-        return (
-            f"the API of {provider} does not support a budget of thinking tokens; set a "
-            "reasoning effort"
-        )
-    return None
-
-
-def _unsupported_by_anthropic(settings: TurnSettings) -> str | None:
-    budget, limit = settings.thinking_tokens, settings.max_output_tokens
-    if settings.reasoning_effort in (ReasoningEffort.NONE, ReasoningEffort.MINIMAL):
-        return f"anthropic has no reasoning effort {settings.reasoning_effort}; its lowest is low"
-    if budget is not None and settings.temperature is not None:
-        return (
-            "anthropic does not accept a temperature with a budget of thinking tokens; omit one "
-            "of them"
-        )
-    if budget is not None and limit is not None and limit <= budget:
-        return "the budget of thinking tokens must be below the maximum of output tokens"
-    return None
+    def conditions(self) -> dict[str, Any]:
+        """The settings that the answers depend on. A `thinking` that is not set is left out, so that
+        they equal those of runs that were recorded before it existed.
+        """
+        conditions = asdict(self)
+        del conditions["prompt_cache"]
+        if self.thinking is None:
+            del conditions["thinking"]
+        return conditions
 
 
 class Llm(Protocol):

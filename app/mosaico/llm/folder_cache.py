@@ -5,10 +5,11 @@ import hashlib
 import json
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -88,6 +89,32 @@ def _answer(document: Any) -> ModelAnswer:
     return EmbeddingAnswer(vector)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnCache:
+    """The cache of a run: its folder, and whether a turn that is not in it may be requested."""
+
+    folder: Path
+    only_cached: bool = False
+
+    def wrap(
+        self, llm: Llm, settings: TurnSettings, *, base_url: str | None, trial: int = 0
+    ) -> "CachedLlm":
+        """The model with this cache. A judge has no trial: equal texts get one score."""
+        return CachedLlm(
+            llm,
+            self.folder,
+            settings,
+            server=server_host(base_url),
+            trial=trial,
+            only_cached=self.only_cached,
+        )
+
+
+def server_host(base_url: str | None) -> str | None:
+    """Host and port without credentials; None means the server of the provider."""
+    return None if base_url is None else urlsplit(base_url).netloc.rpartition("@")[2]
+
+
 class CachedLlm:
     """A model whose turns are cached by the complete request.
 
@@ -109,7 +136,7 @@ class CachedLlm:
         self._llm = llm
         self._folder = folder
         self._key_fields = {
-            **asdict(settings),
+            **settings.conditions(),
             "provider": llm.provider,
             "server": server,
             # Without it every trial of a task would get the answer of the first one, and the

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from mosaico.core.errors import BadUsage
-from mosaico.llm.conversation import Llm, Provider, TurnSettings, unsupported_reason
+from mosaico.llm.conversation import Llm, Provider, TurnSettings
+from mosaico.llm.model_families import api_for, unsupported_reason
 
 if TYPE_CHECKING:
     import httpx2
@@ -25,7 +26,14 @@ class MissingKey(BadUsage):
 
 
 class UnsupportedSetting(BadUsage):
-    """The API of the provider does not support this setting; omit it, or use another provider."""
+    """The model does not take this option; omit it, or use another model."""
+
+
+def require_supported(provider: Provider, model: str, settings: TurnSettings) -> None:
+    """Raises: UnsupportedSetting when the model does not take one of the options."""
+    reason = unsupported_reason(provider, model, settings)
+    if reason is not None:
+        raise UnsupportedSetting(reason, hint="docs/models.md lists what each model takes")
 
 
 def open_llm(
@@ -40,13 +48,12 @@ def open_llm(
     """Open a model of a provider. Raises: MissingKey, BadUsage, UnsupportedSetting.
 
     No key is required for a server with a `base_url`. A service passes `http`, the HTTP client
-    with its network policy; without it every address is allowed, as on the command line.
+    with its network policy; without it every address is allowed, as on the command line. Models of
+    OpenAI that take tools with reasoning only in the Responses API are called there.
     """
     if base_url is not None:
         _require_address(base_url)
-    reason = unsupported_reason(provider, settings)
-    if reason is not None:
-        raise UnsupportedSetting(reason)
+    require_supported(provider, model, settings)
     # The SDKs refuse to start without a key; local servers ignore it.
     key = environment.get(KEYS[provider]) or ("none" if base_url else None)
     if key is None:
@@ -58,7 +65,9 @@ def open_llm(
     # pay.
     from mosaico.llm.sdk import ProviderAccess
 
-    return _opener(provider)(model, ProviderAccess(key, base_url, http), settings)
+    return _opener(api_for(provider, model, settings))(
+        model, ProviderAccess(key, base_url, http), settings
+    )
 
 
 def _opener(provider: Provider) -> "Callable[[str, ProviderAccess, TurnSettings], Llm]":

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import httpx2
@@ -16,7 +15,8 @@ from mosaico.core.http.retry import parse_retry_after
 from mosaico.core.http.transport import is_untrusted_certificate, tls_context
 from mosaico.core.network_policy import RefusedAddress
 from mosaico.llm.conversation import ChatMessage, Tool, Turn, TurnSettings
-from mosaico.llm.errors import LlmError, LlmErrorKind, kind_of_status
+from mosaico.llm.errors import LlmError, LlmErrorKind
+from mosaico.llm.reported_error import describe_error, kind_of_error
 from mosaico.llm.response_reader import JSON, read_turn, unreadable
 from mosaico.llm.retry import ATTEMPT_TIMEOUT_S, call_with_retries
 
@@ -26,31 +26,6 @@ T = TypeVar("T")
 # after minutes, either.
 CONNECT_TIMEOUT_S: Final = 15.0
 MAX_REASON_CHARS: Final = 300
-
-_QUOTA_WORDS: Final = (
-    "insufficient_quota",
-    "billing",
-    "credit balance",
-    "exceeded your current quota",
-)
-# Source: the error texts of OpenAI, Anthropic, vLLM, llama.cpp and Gemini.
-_CONTEXT_WORDS: Final = (
-    "context_length_exceeded",
-    "maximum context length",
-    "prompt is too long",
-    "available context size",
-    "input token count",
-)
-# Source: the codes of OpenAI and Azure, and the text of OpenRouter with status 403.
-_FILTER_WORDS: Final = (
-    "content_filter",
-    "content_policy_violation",
-    "content management policy",
-    "invalid_prompt",
-    "bio_policy",
-    "requires moderation",
-    "was flagged",
-)
 
 
 class ProviderAccess(NamedTuple):
@@ -164,7 +139,7 @@ def translate_error(error: Exception, errors: SdkErrors) -> LlmError:
 def error_of_response(response: httpx2.Response) -> LlmError:
     """The error for a response with an error status."""
     status, message = response.status_code, _error_message(response)
-    kind = _kind_of_response(response, message)
+    kind = LlmErrorKind.REDIRECTED if response.is_redirect else kind_of_error(status, message)
     if kind is LlmErrorKind.NOT_FOUND:
         # A 404 of a model server has both causes, and servers rarely say which.
         message = f"{message or 'not found'} (check the model name and the address)"
@@ -172,7 +147,7 @@ def error_of_response(response: httpx2.Response) -> LlmError:
         f"{status}: {message[:MAX_REASON_CHARS]}" if message else str(status),
         kind=kind,
         status=status,
-        retry_after_s=parse_retry_after(response.headers.get("retry-after")),
+        retry_after_s=_wait_of(response.headers),
     )
 
 
@@ -188,40 +163,24 @@ def _connection_error(error: Exception) -> LlmError:
     return LlmError(reason, kind=LlmErrorKind.TIMEOUT if timed_out else LlmErrorKind.UNREACHABLE)
 
 
-def _kind_of_response(response: httpx2.Response, message: str) -> LlmErrorKind:
-    status = response.status_code
-    # Both providers report an empty account like a rate limit or a bad request.
-    # Retrying an empty account for minutes would delay the run and hide the cause.
-    is_quota_status = status in (HTTPStatus.BAD_REQUEST, HTTPStatus.TOO_MANY_REQUESTS)
-    if is_quota_status and any(word in message.lower() for word in _QUOTA_WORDS):
-        return LlmErrorKind.QUOTA
-    if response.is_redirect:
-        return LlmErrorKind.REDIRECTED
-    if status == HTTPStatus.BAD_REQUEST and any(word in message.lower() for word in _CONTEXT_WORDS):
-        return LlmErrorKind.CONTEXT_LENGTH
-    # A 403 about one prompt says nothing about the key.
-    is_filter_status = status in (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN)
-    if is_filter_status and any(word in message.lower() for word in _FILTER_WORDS):
-        return LlmErrorKind.CONTENT_FILTER
-    return kind_of_status(status)
-
-
 def _error_message(response: httpx2.Response) -> str:
-    """The message and the code of the server, without the API key; empty for an HTML page."""
+    """The message and the codes of the server, without the API key; empty for an HTML page."""
     # Some servers repeat the rejected key in the message, which is stored with the run and shown.
     text = redact_credentials(response.text, response.request).strip()
     try:
-        document: Any = json.loads(text)
+        return describe_error(json.loads(text))
     # RecursionError: a JSON text of thousands of brackets.
     except (ValueError, RecursionError):
         # The error page of a proxy says nothing that its status does not.
         return "" if text.startswith("<") else " ".join(text.split())
-    error = document.get("error", document) if isinstance(document, dict) else document
-    if not isinstance(error, dict):
-        return str(error)
-    parts = (error.get(name) for name in ("message", "code", "type", "param"))
-    # Without duplicates: many servers send the same text as code and as type.
-    return "; ".join(dict.fromkeys(str(part) for part in parts if part))
+
+
+def _wait_of(headers: httpx2.Headers) -> float | None:
+    """The wait that a server asks for, in seconds; both providers also send milliseconds."""
+    milliseconds = headers.get("retry-after-ms", "")
+    if milliseconds.isdecimal():
+        return int(milliseconds) / 1000
+    return parse_retry_after(headers.get("retry-after"))
 
 
 def _masked(text: str, error: Exception) -> str:

@@ -58,7 +58,7 @@ class PlannedMetric(_Frozen):
 # the validity of the run reports.
 _NOT_CONDITIONS = {
     "provider", "model", "base_url", "concurrency", "price", "judge_price", "prices", "run_tokens",
-    "run_usd", "trials",
+    "run_usd", "trials", "prompt_cache",
 }  # fmt: skip
 
 
@@ -219,4 +219,8 @@ def population_of(production: ProductionTraces) -> dict[str, Any]:
 
 def conditions_of(harness: HarnessConfig) -> dict[str, Any]:
     """The options under which a model is measured: prompt, limits and judge."""
-    return harness.model_dump(mode="json", exclude=_NOT_CONDITIONS)
+    conditions = harness.model_dump(mode="json", exclude=_NOT_CONDITIONS)
+    # Left out unless it is set, so that runs from before this option stay comparable.
+    if conditions.get("thinking") is None:
+        conditions.pop("thinking", None)
+    return conditions

@@ -170,6 +170,8 @@ def test_harness_settings__invalid_field_is_refused(service: Service) -> None:
         # Addresses at which clouds give credentials to their machines.
         ({**SCRIPTED_MODEL, "baseUrl": "http://169.254.169.254/v1"}, "/harness/baseUrl"),
         ({**SCRIPTED_MODEL, "baseUrl": "http://metadata.google.internal/v1"}, "/harness/baseUrl"),
+        ({"provider": "anthropic", "model": "claude-opus-5", "temperature": 0}, "/harness"),
+        ({"provider": "openai", "model": "gpt-5.6-sol", "reasoningEffort": "minimal"}, "/harness"),
         (None, "/harness"),
     ]
     for harness, pointer in wrong:

@@ -155,7 +155,7 @@ def test_run__compares_context_cost(model: ModelServer) -> None:
     assert len(model.requests) == 4
     [file] = Path("tmp").glob("result-*.yaml")
     [group] = yaml.safe_load(file.read_text())["results"]
-    assert group["model"] == "openai/gpt-5-mini"
+    assert group["model"] == "openai/gpt-5.4-mini"
     assert {task["response"] for task in group["tasks"]} == {"It is 42 [/x]."}
     assert [task["metrics"]["base_context"] for task in group["tasks"]] == [100] * 4
 

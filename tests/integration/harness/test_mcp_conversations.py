@@ -159,17 +159,17 @@ def test_conversation__invalid_arguments_are_reported_to_the_model() -> None:
             3,
         ),  # 110, 220, 330
         (
-            {"budget_limits": BudgetLimits(cost_usd=0.00015)},
+            {"budget_limits": BudgetLimits(cost_usd=0.00005)},
             ConversationEnding.COST_LIMIT,
             2,
-        ),  # 0.00012 a turn
+        ),  # 0.00002 a turn: the third would exceed the limit
     ],
 )
 def test_conversation__limits_end_it(
     limits: Mapping[str, Any], ending: ConversationEnding, turns: int
 ) -> None:
     endless = scripted(calls(("count", {}), text="Once more.", tokens=(100, 10)))
-    prices = {"m": Price(input_usd=1.0, output_usd=2.0)}
+    prices = {"m": Price(input_usd=0.0, output_usd=2.0)}
     result = run(harness_task(faults(), **limits), model=endless, prices=prices).result
     assert (result.ending, result.natural_stop) == (ending, False)
     assert len(result.llm_calls) == turns

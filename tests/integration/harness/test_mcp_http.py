@@ -1,5 +1,6 @@
 """HTTP servers with responses that are not MCP: the message names the remedy."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -91,8 +92,14 @@ def test_http_server__tools_can_be_called(remote: Remote) -> None:
     [
         (Response("{}", 401), "answered 401 Unauthorized; correct its headers"),
         (Response("no", 403), "answered 403 Forbidden; correct its headers"),
-        (Response("no", 404), "answered 404 Not Found; correct its url"),
-        (Response(status_code=405), "answered 405 Method Not Allowed; correct its url"),
+        (
+            Response("no", 404),
+            "answered 404 Not Found; correct its url, or write type: sse if it speaks HTTP+SSE",
+        ),
+        (
+            Response(status_code=405),
+            "answered 405 Method Not Allowed; correct its url, or write type: sse if it speaks HTTP+SSE",
+        ),
         (
             Response("oops", 503),
             "answered 503 Service Unavailable; check its log, or try again later",
@@ -166,3 +173,60 @@ def test_http_server__json_rpc_error_is_a_result_for_any_status(
     )
     result = called(remote, evaluator=EvaluatorConfig(expect_error=True, expected="no such zone"))
     assert (result.outcome, result.passed) == (AttemptOutcome.SCORED, True), result.error
+
+
+SESSION = {"mcp-session-id": "s1"}
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [(404, "unknown"), (404, "Session not found"), (400, "No valid session ID"), (503, "session?")],
+)
+def test_http_server__lost_session_is_no_failure_of_the_agent(
+    remote: Remote, status: int, message: str
+) -> None:
+    """The specification says 404; some servers say it with another status, in words."""
+    start = remote.answer
+
+    def starts_a_session(request: JSON) -> Response:
+        del remote.instead["initialize"]
+        response = start(request)
+        response.headers.update(SESSION)
+        return response
+
+    remote.instead["initialize"] = starts_a_session
+    remote.instead["tools/call"] = lambda request: JSONResponse(
+        error(request["id"], -32001, message), status
+    )
+    result = called(remote, evaluator=EvaluatorConfig(expect_error=True, regex="."))
+    assert (result.outcome, result.passed) == (AttemptOutcome.INFRA_ERROR, None)
+    assert result.error is not None
+    assert_names(result.error.detail, f"{status}", message, "lost the session")
+
+
+def event_of(request: JSON, text: str) -> Response:
+    content = {"content": [{"type": "text", "text": text}]}
+    message = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": content})
+    return Response(f"event: message\ndata: {message}\n\n", media_type="text/event-stream")
+
+
+def test_http_server__large_event_is_a_result(remote: Remote) -> None:
+    remote.instead["tools/call"] = lambda request: event_of(request, "x" * 1_200_000)
+    assert called(remote).response == "x" * 1_200_000
+
+
+def test_http_server__event_above_the_limit_fails_its_call_only(
+    remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mosaico.harness.mcp.servers.http.MAX_EVENT_BYTES", 1000)
+    remote.instead["tools/call"] = lambda request: event_of(
+        request, "x" * 2000 if request["params"]["arguments"] else "short"
+    )
+    server = http("web", remote.url)
+    tasks = [
+        direct_task(server, "echo", name=name, arguments=arguments, share_servers=True)
+        for name, arguments in (("long", {"n": 1}), ("short", {}))
+    ]
+    large, small = run(*tasks, concurrency=1).report.results
+    assert large.outcome is AttemptOutcome.AGENT_ERROR
+    assert (small.outcome, small.response) == (AttemptOutcome.SCORED, "short")

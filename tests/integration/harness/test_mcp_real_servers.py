@@ -14,6 +14,7 @@ from socket import create_connection, create_server
 import pytest
 
 from mosaico.harness.mcp.agent_loop.run import run_plan
+from mosaico.harness.mcp.config import HttpServer
 from mosaico.harness.mcp.plan import LlmEndpoint, McpRunPlan, PlannedServer, PlannedTask
 from mosaico.harness.mcp.types import ContentKind, ErrorKind, McpReport, TaskResult
 from mosaico.harness.results import AttemptOutcome, ConversationEnding
@@ -26,7 +27,7 @@ from mosaico.llm.conversation import (
     ToolUseBlock,
     Usage,
 )
-from tests.support.mcp_bench import direct_task, harness_task
+from tests.support.mcp_bench import direct_task, harness_task, run
 from tests.support.mcp_servers import http, node_programs, node_server, stdio
 from tests.support.model_server import (
     ModelServer,
@@ -91,9 +92,9 @@ def name_of_sum(request: ReceivedRequest) -> str:
 
 
 @contextmanager
-def everything_over_http(port: int) -> Iterator[bool]:
+def everything_over_http(port: int, transport: str) -> Iterator[bool]:
     """Start the server on a port; False when the port is in use."""
-    program = [str(node_programs() / "mcp-server-everything"), "streamableHttp"]
+    program = [str(node_programs() / "mcp-server-everything"), transport]
     env = {"PATH": os.environ["PATH"], "PORT": str(port)}
     with subprocess.Popen(
         program, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -119,18 +120,25 @@ def free_port() -> int:
         return port
 
 
-@pytest.fixture(scope="module")
-def remote() -> Iterator[str]:
-    """The URL of `everything` over streamable HTTP."""
+@contextmanager
+def serving_everything(transport: str) -> Iterator[str]:
+    """The address of `everything` over HTTP."""
     node_programs()
     # Another process may take the port before the server does.
     for _ in range(10):
         port = free_port()
-        with everything_over_http(port) as started:
+        with everything_over_http(port, transport) as started:
             if started:
-                yield f"http://127.0.0.1:{port}/mcp"
+                yield f"http://127.0.0.1:{port}"
                 return
     pytest.fail("no port was free")
+
+
+@pytest.fixture(scope="module")
+def remote() -> Iterator[str]:
+    """The URL of `everything` over streamable HTTP."""
+    with serving_everything("streamableHttp") as address:
+        yield f"{address}/mcp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +273,17 @@ def test_real_servers__http_server_answers_like_stdio(results: Results) -> None:
     tools = {server.name: [tool.name for tool in server.tools] for server in results.report.servers}
     assert tools["distant"] == tools["everything"]
     assert len(tools["everything"]) == 13
+
+
+def test_real_servers__http_and_sse_server_answers_and_the_other_type_is_named() -> None:
+    with serving_everything("sse") as address:
+        config = HttpServer(type="sse", url=f"{address}/sse", timeout=60)
+        server = PlannedServer(name="stream", config=config)
+        told = run(direct_task(server, "echo", arguments={"message": "hello"})).result
+        assert told.response == "Echo: hello", told.error
+        refused = run(direct_task(http("stream", f"{address}/sse"), "echo")).result
+    assert refused.error is not None
+    assert_names(refused.error.detail, "404", "type: sse")
 
 
 def test_real_servers__time_in_tokyo_is_converted(results: Results) -> None:

@@ -219,16 +219,16 @@ def test_time_limit__failures_of_an_earlier_request_are_not_those_of_this_one() 
 
 
 def test_task_budget__exhausted_budget_ends_task_before_next_turn() -> None:
-    dear = Price(input_usd=1_000_000.0, output_usd=0.0)
+    dear = Price(input_usd=0.0, output_usd=1_000_000.0)
     for budget_limits, ending in (
-        # A turn has 8 input tokens at 1 $ and 2 output tokens: two
-        # turns reach 20 tokens and 16 $ exactly.
+        # A turn has 8 input tokens and 2 output tokens at 1 $: two turns reach 20 tokens and 4 $, and
+        # the third would exceed 5 $.
         (BudgetLimits(tokens=20), ConversationEnding.TOKEN_LIMIT),
-        (BudgetLimits(cost_usd=16.0), ConversationEnding.COST_LIMIT),
+        (BudgetLimits(cost_usd=5.0), ConversationEnding.COST_LIMIT),
     ):
         agent_attempt = attempt(turn("true"), budget=Budget(limits=budget_limits, price=dear))
         assert (agent_attempt.trace.ending, agent_attempt.trace.turns) == (ending, 2)
-        assert agent_attempt.trace.cost_usd == 16.0
+        assert agent_attempt.trace.cost_usd == 4.0
 
 
 def test_usage__missing_tokens_make_sum_unknown() -> None:

@@ -103,6 +103,22 @@ def test_stdout_regex__unsupported_pattern_fails_with_reason(pattern: str) -> No
     assert detail.startswith("invalid regex: ")
 
 
+@pytest.mark.parametrize(
+    "pattern", [r"\<a", r"a\>", r"\b{start}a", "[a&&b]", "[]a--b]", "[^a~~b]", r"[\]&&a]"]
+)
+def test_stdout_regex__form_of_rust_with_another_meaning_fails(pattern: str) -> None:
+    passed, detail = check_outcome(f"stdout_regex:{pattern}", call("<a&-~ a"))
+    assert not passed
+    assert detail.startswith("invalid regex: ")
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"\\<a", "a&&b", r"\[a&&b\]", r"[a\&&]", "[[:alpha:]]-{2}", "--"]
+)
+def test_stdout_regex__same_characters_elsewhere_are_searched(pattern: str) -> None:
+    assert check_outcome(f"stdout_regex:{pattern}", call(r"\<a a&&b [a&&b] a--"))[0]
+
+
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*a){20}$", "(x+x+)+y"])
 def test_stdout_regex__catastrophic_pattern_is_decided(pattern: str) -> None:
     """With backtracking this test would practically not end."""

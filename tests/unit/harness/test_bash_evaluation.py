@@ -11,10 +11,11 @@ from pydantic import ValidationError
 from mosaico.harness.bash.attempt_runner import evaluate, open_budget, plan_trials
 from mosaico.harness.bash.check_registry import load_checks
 from mosaico.harness.budget import BudgetKind, UsedBudget
-from mosaico.harness.harness_config import BashHarnessSettings
+from mosaico.harness.harness_config import BashHarnessSettings, validate_harness
 from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
+    ReasoningEffort,
     StopReason,
     TextBlock,
     Tool,
@@ -72,6 +73,16 @@ def test_open_budget__counts_earlier_usage() -> None:
         100,
         10,
     )
+
+
+def test_harness_settings__model_options_are_turn_settings() -> None:
+    settings = harness_settings(reasoningEffort="high", seed=11, temperature=0)
+    assert settings.turn_settings() == TurnSettings(
+        reasoning_effort=ReasoningEffort.HIGH, seed=11, temperature=0.0
+    )
+    # Stored settings stay readable when a model changes; a benchmark or a run with them is refused.
+    reason = validate_harness("tasks.jsonl", harness_settings(thinkingTokens=2048))
+    assert "does not take the option thinking tokens" in str(reason)
 
 
 def test_evaluate__judge_has_settings_of_its_own() -> None:

@@ -150,6 +150,15 @@ def test_sandbox__call_timeout_keeps_sandbox_usable(commands: str) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("timeout_ms", [50, None])
+def test_sandbox__background_job_does_not_hold_later_calls(timeout_ms: int | None) -> None:
+    """Each call waits for the jobs of the sandbox: a job that never ends would stop them all."""
+    sandbox = Sandbox({}, SHORT_TIMEOUT)
+    started = sandbox.run("x=kept; sleep 600 & sleep 600 & echo on", timeout_ms=timeout_ms)
+    assert "execution timeout" in started.stderr
+    assert sandbox.run("echo $x").stdout == "kept\n"
+
+
 def test_sandbox__cancelled_call_stops() -> None:
     async def run() -> None:
         sandbox = Sandbox({})

@@ -81,7 +81,7 @@ def test_yaml_parser__rejected_text_is_reported_with_position(
 def test_benchmark__defaults_are_those_of_the_specification() -> None:
     benchmark = bench(inspected(SCENARIO))
     assert benchmark.defaults.timeout == 120
-    assert benchmark.defaults.model == "openai/gpt-5-mini"
+    assert benchmark.defaults.model == "openai/gpt-5.4-mini"
     assert benchmark.defaults.system_prompt is None
 
 
@@ -156,10 +156,10 @@ scenarios:
 
 
 def test_loader__errors_are_in_our_own_words() -> None:
-    """Pydantic would say: Input tag 'sse' found using 'type' does not match any expected tag."""
+    """Pydantic would say: Input tag 'websocket' found using 'type' does not match any expected tag."""
     text = """
 servers:
-  a: {type: sse, url: x}
+  a: {type: websocket, url: x}
   b: {command: x}
   c d: {type: http, url: "ftp://x"}
   e: {type: stdio, command: "", args: x, timeout: -1}
@@ -175,8 +175,8 @@ scenarios:
     texts = [error.split(" ", 1)[1] for error in errors(inspected(text))]
     reasons = dict(text.split(": ", 1) for text in texts)
     remedies = {
-        "servers/a": "stdio or http",
-        "servers/b": "write stdio or http",
+        "servers/a": "http or sse",
+        "servers/b": "http or sse",
         "servers/c d": "at most 40 letters",
         "servers/c d/url": "http://127.0.0.1:8931/mcp",
         "servers/e/command": "not be empty",
@@ -215,8 +215,50 @@ def test_lint__names_and_tags_against_conventions_are_warnings() -> None:
     ]
 
 
+def test_lint__option_that_a_model_does_not_take_is_a_warning() -> None:
+    text = (
+        "llm: {provider: anthropic, thinking_tokens: 2048}\nscenarios:\n  - name: s\n    tasks:\n"
+        "      - {name: 'a:b', prompt: hi, model: claude-opus-5}\n"
+        "      - {name: 'a:c', prompt: hi, model: claude-opus-4-6}\n"
+    )
+    [warning] = warnings(inspected(text))
+    assert warning.startswith("claude-opus-5 does not take the option thinking tokens")
+
+
 def test_benchmark_schema__has_every_key_and_no_other() -> None:
     schema = benchmark_schema()
     assert set(schema["properties"]) == set(McpBenchmark.model_fields)
     assert {definition["additionalProperties"] for definition in schema["$defs"].values()
             if definition.get("type") == "object"} == {False}  # fmt: skip
+
+
+VERIFY = """
+servers:
+  files: {type: stdio, command: files}
+evaluators:
+  milk: {expected: milk}
+scenarios:
+  - name: s
+    tasks:
+      - name: compare:base
+        prompt: Buy milk.
+        verify:
+          - {tool: read, server: SERVER, arguments: {path: list.txt}, evaluate: EVALUATOR}
+"""
+
+
+def test_verify__names_are_checked() -> None:
+    def verified(server: str, evaluator: str) -> list[str]:
+        text = VERIFY.replace("SERVER", server).replace("EVALUATOR", evaluator)
+        return errors(inspected(text))
+
+    assert verified("files", "milk") == []
+    [unknown_server] = verified("flies", "milk")
+    assert "12:" in unknown_server
+    assert "'flies'" in unknown_server
+    [unknown_evaluator] = verified("files", "mlik")
+    assert "'mlik'" in unknown_evaluator
+    [without_server] = errors(
+        inspected(VERIFY.replace("server: SERVER, ", "").replace("EVALUATOR", "milk"))
+    )
+    assert "needs a server" in without_server

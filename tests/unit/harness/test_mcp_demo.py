@@ -96,7 +96,11 @@ def test_demo_benchmarks__refusing_model_passes_no_task(refusal: str) -> None:
 
     files = [lint(load_file(path, Secrets(), {})) for path in FILES]
     planned = plan_tasks(files, TaskSelection(), PlanOverrides(base_url="http://a/v1"), ModelKeys())
-    tasks = [replace(task, servers=()) for task in planned if task.type is TaskType.HARNESS]
+    tasks = [
+        replace(task, servers=(), verifications=(), hidden_servers=())
+        for task in planned
+        if task.type is TaskType.HARNESS
+    ]
     report = run(*tasks, model=ScriptedModel(refuse)).report
     # Without tasks the test would pass, too.
     assert len(report.results) == len(tasks) >= 13

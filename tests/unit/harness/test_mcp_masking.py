@@ -15,10 +15,12 @@ from mosaico.harness.mcp.types import (
 from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
+    Provider,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
+    WireMessage,
 )
 from tests.support.mcp_results import result
 
@@ -30,10 +32,11 @@ def test_mask_result__masks_every_text() -> None:
     use = ToolUseBlock(id="1", name="t", input={"deep": [SECRET]}, flaw=SECRET)
     blocks = (
         TextBlock(text=SECRET),
-        ThinkingBlock(text=SECRET, wire={"thinking": SECRET}),
+        ThinkingBlock(text=SECRET),
         use,
         ToolResultBlock(tool_use_id="1", content=SECRET),
     )
+    wire = WireMessage(provider=Provider.OPENAI, items=({"content": [{"text": SECRET}]},))
     call = McpToolCall(
         server="s",
         tool="t",
@@ -50,7 +53,7 @@ def test_mask_result__masks_every_text() -> None:
             Evaluation(type="a", passed=True, reason=SECRET, expected=SECRET, actual=SECRET),
         ),
         tool_calls=(call,),
-        messages=(ChatMessage(role=MessageRole.ASSISTANT, content=blocks),),
+        messages=(ChatMessage(role=MessageRole.ASSISTANT, content=blocks, wire=wire),),
     )
     masked = str(asdict(mask_result(attempt, secret_masker([SECRET]))))
     assert SECRET not in masked

@@ -216,5 +216,5 @@ def test_plan_tasks__turn_settings_of_the_file_are_replaced_by_options() -> None
     assert {task.turn_settings for task in bench if task.type is TaskType.HARNESS} == {own}
     default = planned()[0]
     assert bench[0].content_hash() != default.content_hash()
-    with pytest.raises(UnsupportedSetting, match="does not support a budget of thinking tokens"):
+    with pytest.raises(UnsupportedSetting, match="does not take the option thinking tokens"):
         planned(turn_settings=TurnSettings(thinking_tokens=2048))

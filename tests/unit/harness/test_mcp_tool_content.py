@@ -26,9 +26,11 @@ def words(*blocks: mcp_types.ContentBlock, **more: object) -> str:
 # One size of each padding of Base64, from which the size is computed.
 @pytest.mark.parametrize("data", [b"", b"a", b"ab", b"abc", b"abcd"])
 def test_tool_content__image_becomes_type_and_size(data: bytes) -> None:
-    image = mcp_types.ImageContent(data=base64.b64encode(data).decode(), mime_type="image/png")
+    text = base64.b64encode(data).decode()
+    image = mcp_types.ImageContent(data=text, mime_type="image/png")
     [content] = parse_contents(result(image))
-    assert content == Content(kind=ContentKind.IMAGE, mime_type="image/png", size=len(data))
+    expected = Content(kind=ContentKind.IMAGE, mime_type="image/png", size=len(data), data=text)
+    assert content == expected
     assert words(image) == f"[image, image/png, {len(data)} bytes]"
 
 
@@ -42,11 +44,12 @@ def test_tool_content__embedded_text_is_read_and_bytes_are_described() -> None:
     assert words(text, blob) == "inside\n[resource, 7 bytes]"
 
 
-def test_tool_content__structured_content_is_used_without_text() -> None:
-    # Servers send structured content as text as well: the model would read it twice.
-    both = parse_contents(result(mcp_types.TextContent(text="n is 1"), structuredContent={"n": 1}))
-    assert [content.kind for content in both] == [ContentKind.TEXT, ContentKind.STRUCTURED]
-    assert render_text(both) == "n is 1"
+def test_tool_content__structured_content_is_shown_once() -> None:
+    # Servers should repeat structured content as text: the model would read it twice.
+    repeated = mcp_types.TextContent(text='{ "n": 1.0 }')
+    assert words(repeated, structuredContent={"n": 1}) == repeated.text
+    summary = mcp_types.TextContent(text="1 row")
+    assert words(summary, structuredContent={"n": 1}) == '1 row\n{"n": 1}'
     assert words(structuredContent={"n": 1}) == '{"n": 1}'
 
 

@@ -23,10 +23,12 @@ from mosaico.harness.transcript import (
 from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
+    Provider,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
     ToolUseBlock,
+    WireMessage,
     user_message,
 )
 
@@ -94,13 +96,34 @@ def test_build_transcript__calls_without_a_record_are_shown_as_the_model_saw_the
 
 
 def test_build_transcript__shows_what_the_model_thought() -> None:
-    thought = ThinkingBlock(text="Two files?", wire={"signature": "s"})
-    message = ChatMessage(role=MessageRole.ASSISTANT, content=(thought, TextBlock(text="Two.")))
+    thought = ThinkingBlock(text="Two files?")
+    item = {"type": "reasoning", "encrypted_content": "b3BhcXVl"}
+    message = ChatMessage(
+        role=MessageRole.ASSISTANT,
+        content=(thought, TextBlock(text="Two.")),
+        wire=WireMessage(provider=Provider.OPENAI_RESPONSES, items=(item,)),
+    )
     transcript = build_transcript([message])
     assert transcript.steps == (
-        TranscriptMessage(role="assistant", text="Two.", thinking="Two files?"),
+        TranscriptMessage(role="assistant", text="Two.", thinking="Two files?", wire=(item,)),
     )
     assert list(transcript_lines(transcript))[1:] == ["    (thinking) Two files?", "    Two."]
+
+
+def test_build_transcript__direct_call_has_no_messages() -> None:
+    assert build_transcript((), RECORDED[:1]).steps == RECORDED[:1]
+
+
+def test_document__long_texts_and_keys_of_a_provider_are_cut() -> None:
+    item = {"k" * 100_000: "v" * 100_000}
+    message = ChatMessage(
+        role=MessageRole.ASSISTANT,
+        content=(TextBlock(text="Hi."),),
+        wire=WireMessage(provider=Provider.OPENAI, items=(item,)),
+    )
+    [step] = document_of(build_transcript([message]))["steps"]
+    assert step["text"] == "Hi."
+    assert len(str(step["wire"])) < 80_000
 
 
 def test_document__is_camel_case_json_without_empty_fields_and_can_be_read_again() -> None:

@@ -8,7 +8,13 @@ import pytest
 from mosaico.llm.conversation import Usage
 from mosaico.llm.prices import NoPrice, Price
 from mosaico.llm.request_budget import BudgetedCompleter, LlmBudgetExhausted, RequestBudget
-from mosaico.llm.types import BatchResponse, ChatAnswer, ChatRequest, RequestBatch
+from mosaico.llm.types import (
+    BatchResponse,
+    ChatAnswer,
+    ChatRequest,
+    PromptMessage,
+    RequestBatch,
+)
 
 REQUEST = [ChatRequest(model="judge", messages=())]
 ANSWER = ChatAnswer(content="yes")
@@ -88,3 +94,19 @@ def test_cost__without_a_limit_may_be_unknown() -> None:
     assert [outcome.cost_usd for outcome in outcomes if isinstance(outcome, BatchResponse)] == (
         [None] * 12
     )
+
+
+def test_usd__request_whose_input_alone_exceeds_the_limit_is_not_sent() -> None:
+    """3,000 bytes are taken for 1,000 tokens, with the message 1,004: 0.001004 dollars."""
+    request = [
+        ChatRequest(model="judge", messages=(PromptMessage(role="user", content="x" * 3_000),))
+    ]
+    for max_usd, sent in ((0.001, 0), (0.0011, 1)):
+        server = SlowServer()
+        completer = BudgetedCompleter(server, RequestBudget(max_usd=max_usd, prices=PRICES))
+        if sent:
+            asyncio.run(completer.complete(request))
+        else:
+            with pytest.raises(LlmBudgetExhausted, match="0 requests were sent"):
+                asyncio.run(completer.complete(request))
+        assert len(server.most_in_flight) == sent

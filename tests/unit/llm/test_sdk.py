@@ -1,8 +1,9 @@
 """The failures of a provider that are retried, and the wait before each retry."""
 
 import asyncio
+import json
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx2
 import pytest
@@ -10,12 +11,15 @@ import pytest
 from mosaico.core.console.files import InvalidInput
 from mosaico.llm.anthropic_messages import read_message
 from mosaico.llm.conversation import Provider, TurnSettings, Usage
-from mosaico.llm.errors import LlmError
+from mosaico.llm.errors import LlmError, LlmErrorKind
+from mosaico.llm.openai_chat import read_completion, wire_messages
 from mosaico.llm.prices import Price, read_price
 from mosaico.llm.providers import MissingKey, open_llm
-from mosaico.llm.response_reader import read_arguments, read_usage
+from mosaico.llm.response_reader import read_arguments, read_text, read_turn, read_usage
 from mosaico.llm.retry import call_with_retries
-from mosaico.llm.sdk import SdkErrors, call_sdk
+from mosaico.llm.sdk import SdkErrors, call_sdk, error_of_response
+
+JSON = dict[str, Any]
 
 
 class SdkError(Exception):
@@ -97,6 +101,61 @@ def test_turn_retries__key_and_quota_errors_are_final(error: StatusError) -> Non
     assert failed.value.final
 
 
+# Sources: the error codes of OpenAI, Anthropic and OpenRouter.
+@pytest.mark.parametrize(
+    ("status", "error", "kind"),
+    [
+        (429, {"code": "organization_spend_limit_exceeded", "message": "m"}, LlmErrorKind.QUOTA),
+        (429, {"code": "organization_usage_limit_exceeded", "message": "m"}, LlmErrorKind.QUOTA),
+        (429, {"code": "credit_balance_exhausted", "message": "m"}, LlmErrorKind.QUOTA),
+        (
+            429,
+            {
+                "type": "rate_limit_error",
+                "message": "m",
+                "details": {"error_code": "enforced_spend_limit_reached"},
+            },
+            LlmErrorKind.QUOTA,
+        ),
+        (
+            400,
+            {"type": "invalid_request_error", "message": "You have reached your usage limits."},
+            LlmErrorKind.QUOTA,
+        ),
+        (429, {"code": "slow_down", "message": "m"}, LlmErrorKind.RATE_LIMITED),
+        (429, {"code": "ramp_limit_exceeded", "message": "m"}, LlmErrorKind.RATE_LIMITED),
+        (402, {"code": "in_flight_budget_exhausted", "message": "m"}, LlmErrorKind.RATE_LIMITED),
+        (402, {"code": 402, "message": "Insufficient credits"}, LlmErrorKind.QUOTA),
+        (
+            403,
+            {"code": 403, "message": "m", "metadata": {"reasons": ["violence"]}},
+            LlmErrorKind.CONTENT_FILTER,
+        ),
+        (403, {"code": 403, "message": "The key is disabled"}, LlmErrorKind.AUTH),
+    ],
+)
+def test_error__is_classed_by_its_code(status: int, error: JSON, kind: LlmErrorKind) -> None:
+    """No wait refills an account; a flagged prompt says nothing about the key."""
+    failure = error_of_response(StatusError(status, json.dumps({"error": error})).response)
+    assert failure.kind is kind
+    # The list of Gemini's errors says the same.
+    listed = error_of_response(StatusError(status, json.dumps([{"error": error}])).response)
+    assert (listed.kind, listed.reason) == (kind, failure.reason)
+
+
+def test_moderation__names_its_reasons() -> None:
+    error = {"code": 403, "message": "m", "metadata": {"reasons": ["violence", "self-harm"]}}
+    failure = error_of_response(StatusError(403, json.dumps({"error": error})).response)
+    assert "violence, self-harm" in failure.reason
+    assert not failure.final
+
+
+def test_retry_after__in_milliseconds_comes_first() -> None:
+    error = StatusError(429, retry_after="9")
+    error.response.headers["retry-after-ms"] = "1500"
+    assert waits(error) == [1.5]
+
+
 def test_turn_retries__rejected_request_is_not_final() -> None:
     with pytest.raises(LlmError) as failed:
         waits(StatusError(400, "too long"))
@@ -154,6 +213,28 @@ def test_cached_tokens__of_messages_are_input_too() -> None:
     assert CACHED.of(turn.usage) == pytest.approx(956.8e-6)
 
 
+def test_cached_tokens__more_than_the_input_are_not_counted() -> None:
+    usage = {"input_tokens": 5, "output_tokens": 1, "input_tokens_details": {"cached_tokens": 9}}
+    read = read_usage(usage, "input_tokens", "output_tokens")
+    assert read == Usage(input_tokens=5, output_tokens=1)
+
+
+@pytest.mark.parametrize(("total", "output"), [(160, 60), (110, 10), (0, 10), (None, 10)])
+def test_thoughts__outside_of_the_output_are_output_too(total: int | None, output: int) -> None:
+    """100 tokens were read and 10 written; 50 thoughts are in the total alone, and are paid for."""
+    usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": total}
+    read = read_usage(usage, "prompt_tokens", "completion_tokens")
+    assert read == Usage(input_tokens=100, output_tokens=output)
+
+
+def test_answer__cut_for_lack_of_resources_is_a_fault_of_the_server() -> None:
+    message = {"content": "I was ab"}
+    choice = {"finish_reason": "insufficient_system_resource", "message": message}
+    with pytest.raises(LlmError) as failed:
+        read_completion({"choices": [choice]})
+    assert failed.value.transient
+
+
 def test_price__of_cached_tokens_is_read(tmp_path: Path) -> None:
     path = tmp_path / "prices.json"
     path.write_text('{"m": {"input": 2, "output": 10, "cached_input": 0.2, "cache_write": 2.5}}')
@@ -200,3 +281,34 @@ def test_error_translation__api_key_in_the_response_is_redacted() -> None:
     with pytest.raises(LlmError) as raised:
         asyncio.run(call_sdk(respond, ERRORS, 60.0))
     assert raised.value.reason == "401: no such key: [redacted]"
+
+
+def test_read_text__joins_the_parts_of_a_text() -> None:
+    assert (
+        read_text([{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}])
+        == "ab"
+    )
+    with pytest.raises(TypeError):
+        read_text([{"type": "text", "text": 1}])
+
+
+@pytest.mark.parametrize(("levels", "is_read"), [(40, True), (200, False)])
+def test_message__nested_too_deep_to_be_stored_is_unreadable(levels: int, *, is_read: bool) -> None:
+    """What is kept as it came is stored too: writers of JSON fail at a few hundred levels."""
+    details: Any = "end"
+    for _ in range(levels):
+        details = [details]
+    message = {"content": "Hi.", "reasoning_details": details}
+    body = json.dumps({"choices": [{"message": message}]}).encode()
+    if is_read:
+        assert read_turn(body, read_completion).message.text() == "Hi."
+    else:
+        with pytest.raises(LlmError, match="nested more than"):
+            read_turn(body, read_completion)
+
+
+def test_chat__call_that_is_no_function_is_not_sent_back() -> None:
+    custom = {"id": "c", "type": "custom", "custom": {"name": "x", "input": "y"}}
+    message = {"content": "Hi.", "tool_calls": [custom]}
+    turn = read_completion({"choices": [{"message": message}]})
+    assert wire_messages(turn.message) == [{"role": "assistant", "content": "Hi."}]

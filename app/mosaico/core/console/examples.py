@@ -132,7 +132,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mosaico score today.csv --metrics ROUGE:useStemmer=true,BLEU",
         "mosaico score today.csv --metrics ROUGE,BLEU --formula 'AVERAGE(ROUGE, BLEU)'",
     ),
-    "bash-eval run": ("mosaico bash-eval run tasks.jsonl --provider openai --model gpt-5-mini",),
+    "bash-eval run": ("mosaico bash-eval run tasks.jsonl --provider openai --model gpt-5.4-mini",),
     "bash-eval report": ("mosaico bash-eval report results/run.json --format html",),
     "bash-eval show": ("mosaico bash-eval show results/run.json TASK",),
     "bash-eval view": ("mosaico bash-eval view results/run.json --file run.html",),
@@ -141,7 +141,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "bash-eval compare": ("mosaico bash-eval compare results/monday.json results/tuesday.json",),
     "bash-eval lint": ("mosaico bash-eval lint tasks.jsonl",),
     "ot-bench run": (
-        "mosaico ot-bench run benchmark.yaml --model gpt-5-mini --trials 3",
+        "mosaico ot-bench run benchmark.yaml --model gpt-5.4-mini --trials 3",
         "mosaico ot-bench run benchmark.yaml --dry-run",
     ),
     "ot-bench list": ("mosaico ot-bench list 'benchmarks/*.yaml'",),

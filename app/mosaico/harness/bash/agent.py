@@ -12,7 +12,12 @@ from typing import Any, Final, NamedTuple
 from mosaico.core.text import cut_middle
 from mosaico.harness.bash.sandbox import DEFAULT_LIMITS, Sandbox, SandboxLimits, sandbox_prompt
 from mosaico.harness.bash.types import AgentTrace, EvalTask, ToolCallResult
-from mosaico.harness.budget import Budget, RunBudgetExhausted
+from mosaico.harness.budget import (
+    AttemptBudgetExhausted,
+    Budget,
+    RunBudgetExhausted,
+    turn_within_budget,
+)
 from mosaico.harness.results import (
     DEFAULT_TOOL_CHARS,
     ConversationEnding,
@@ -148,17 +153,15 @@ class _AgentLoop:
         Raises: LlmError, also when the budget of the run is exhausted: the model did not fail.
         """
         while self._turns < self._max_turns:
-            # Before each turn, because the cost of a turn is known only after it.
-            exhausted = self._budget.own_exhausted()
-            if exhausted is not None:
-                return NamedEnding(exhausted.ending)
             try:
-                self._budget.require_run_budget()
-            except RunBudgetExhausted as error:
-                raise LlmError(str(error)) from None
-            turn = await self.llm.turn(self._system, self._messages, [BASH])
+                turn = await turn_within_budget(
+                    self.llm, self._budget, self._system, self._messages, [BASH]
+                )
+            except AttemptBudgetExhausted as exhausted:
+                return exhausted.ended
+            except RunBudgetExhausted as exhausted:
+                raise LlmError(str(exhausted)) from None
             self._turns += 1
-            self._budget.add_usage(turn.usage)
             self._messages.append(turn.message)
             self._open_calls = deque(turn.message.tool_uses())
             ended = ending_of_turn(turn)
@@ -192,6 +195,8 @@ class _AgentLoop:
             natural_stop=ended.ending is ConversationEnding.NATURAL,
             total_input_tokens=self._budget.input_tokens,
             total_output_tokens=self._budget.output_tokens,
+            total_cached_tokens=self._budget.known_cached_tokens,
+            total_cache_write_tokens=self._budget.known_cache_write_tokens,
             duration_ms=duration_ms,
             ending=ended.ending,
             ending_detail=ended.detail,

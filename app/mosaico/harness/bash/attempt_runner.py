@@ -132,8 +132,15 @@ class Runner:
             trial.task,
             self._llm_for(trial.number),
             self._limits.task,
-            Budget(limits=self._limits.task_budget, price=self._budget.price, parent=self._budget),
+            Budget(
+                limits=self._limits.task_budget,
+                price=self._budget.price,
+                parent=self._budget,
+                max_output_tokens=self._budget.max_output_tokens,
+            ),
         )
+        if attempt.failure is not None and not attempt.trace.turns and self._budget.exhausted():
+            return trial.skipped(attempt.failure.reason)
         if attempt.failure is not None:
             return self._failed(trial, attempt, attempt.failure)
         return await self._scored(trial, attempt)
@@ -226,7 +233,9 @@ async def run_and_close(
 
 def open_budget(settings: BashHarnessSettings, used_budget: UsedBudget) -> Budget:
     """The budget of a run, with the usage of earlier workers counted."""
-    return used_budget.resume(settings.run_limits(), _price(settings.price))
+    return used_budget.resume(
+        settings.run_limits(), _price(settings.price), settings.max_output_tokens
+    )
 
 
 def _limits(settings: BashHarnessSettings) -> RunLimits:

@@ -111,13 +111,7 @@ def run(
         str | None,
         typer.Option("--judge-url", help="Base URL of the judge server (default: --base-url)."),
     ] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option("--cache", help="Folder of the LLM cache; each request is sent once."),
-    ] = None,
-    only_cached: Annotated[
-        bool, typer.Option("--only-cached", help="Send no request that is not in --cache.")
-    ] = False,
+    cache: run_command.CacheOptions,
     save: Annotated[
         Path | None,
         typer.Option("--save", help="Write the result as JSON and Markdown to this folder."),
@@ -126,6 +120,7 @@ def run(
     min_pass_rate: run_command.MinPassRate = 1.0,
     junit: run_command.JunitFile = None,
     html: run_command.HtmlFile = None,
+    inspect: run_command.InspectFile = None,
     langfuse: run_command.ToLangfuse = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
@@ -139,6 +134,7 @@ def run(
     require_harness_packages()
     import os
     from datetime import UTC, datetime
+    from functools import partial
 
     from mosaico.core.console.files import InvalidInput, require_file
     from mosaico.harness.bash.agent import AttemptLimits
@@ -147,9 +143,8 @@ def run(
     from mosaico.harness.bash.sandbox import SandboxLimits
     from mosaico.harness.bash.summary import gate_figures
     from mosaico.harness.budget import BudgetLimits
+    from mosaico.harness.reports.files import write_reports
 
-    if only_cached and not cache:
-        raise terminal.WrongUsage("--only-cached needs a cache", hint="add --cache FOLDER")
     options = BashRunOptions(
         dataset=dataset,
         model=ModelChoice(
@@ -181,8 +176,7 @@ def run(
         ),
         run_budget=BudgetLimits(tokens=run_tokens, cost_usd=run_usd),
         prices=prices,
-        cache=cache,
-        only_cached=only_cached,
+        cache=cache.turn_cache(),
         save=save,
         resume=resume,
     )
@@ -192,13 +186,14 @@ def run(
         from mosaico.harness.langfuse_export import exporter
 
         export = exporter(export_run, os.environ, dataset.stem)
-    for path in filter(None, (junit, html)):
+    for path in filter(None, (junit, html, inspect)):
         require_file(path)
+    write = partial(write_reports, junit=junit, html=html, inspect=inspect)
     _load_checks()
     try:
         run_command.run_to_exit(
             lambda: run_dataset(options, environment=os.environ, now=datetime.now(UTC)),
-            show=lambda report: _show_run(report, junit, html, output, resumed=resume is not None),
+            show=lambda report: _show_run(report, write, output, resumed=resume is not None),
             export=export,
             figures=gate_figures,
             min_pass_rate=min_pass_rate,
@@ -211,7 +206,7 @@ def run(
 def report(
     result: ResultFile,
     format_name: Annotated[
-        Literal["terminal", "json", "markdown", "markdown-original", "html", "junit"],
+        Literal["terminal", "json", "markdown", "markdown-original", "html", "inspect", "junit"],
         typer.Option(
             "--format",
             help="Format of the report; markdown-original equals that of the original evaluation.",
@@ -355,8 +350,7 @@ def _load_checks() -> None:
 
 def _show_run(
     report: "EvalReport",
-    junit: Path | None,
-    html: Path | None,
+    write: "Callable[[RunReportView], None]",
     output: OutputFormat,
     *,
     resumed: bool,
@@ -364,11 +358,10 @@ def _show_run(
     """Print the report and write its files. Attempts of a resumed run were not shown before."""
     from mosaico.harness.bash.report_view import render, run_view
     from mosaico.harness.commands.progress import is_shown_live
-    from mosaico.harness.reports.files import write_reports
     from mosaico.harness.reports.text import terminal_report
 
     view = run_view(report)
-    write_reports(view, junit=junit, html=html)
+    write(view)
     if output is OutputFormat.JSON:
         text = render(report, "json")
     else:

@@ -6,7 +6,7 @@ from typing import Final
 from mosaico.core.text import cut_middle
 from mosaico.harness.bash.check_registry import split_check
 from mosaico.harness.bash.types import AgentTrace, EvalTask
-from mosaico.harness.budget import Budget
+from mosaico.harness.budget import Budget, RunBudgetExhausted
 from mosaico.harness.judge import JudgeError, JudgeScore, judge_system_prompt, read_score
 from mosaico.harness.watched_llm import turn_within
 from mosaico.llm.conversation import Llm, ToolResultBlock, Turn
@@ -50,12 +50,14 @@ class BashJudge:
 
     async def _answer(self, prompt: str, budget: Budget, timeout_s: float) -> Turn:
         try:
-            turn = await turn_within(self._llm, judge_system_prompt(SCALE), prompt, timeout_s)
+            return await turn_within(
+                self._llm, judge_system_prompt(SCALE), prompt, timeout_s, budget
+            )
+        except RunBudgetExhausted as exhausted:
+            raise JudgeError(f"the judge was not asked: {exhausted}") from None
         except LlmError as failure:
             reason = f"the judge did not answer: {failure.reason}"
             raise JudgeError(reason, is_final=failure.final) from None
-        budget.add_usage(turn.usage)
-        return turn
 
 
 def judge_prompt(question: str, task: EvalTask, trace: AgentTrace) -> str:

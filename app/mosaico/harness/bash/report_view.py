@@ -12,6 +12,7 @@ from mosaico.harness.bash.transcript import attempt_transcript
 from mosaico.harness.bash.types import EvalReport, EvalResult, EvalSummary, TaskScore
 from mosaico.harness.reports.files import junit_report
 from mosaico.harness.reports.html import html_report
+from mosaico.harness.reports.inspect_log import inspect_json
 from mosaico.harness.reports.text import markdown_report, terminal_report
 from mosaico.harness.reports.view import (
     AttemptStatus,
@@ -20,6 +21,7 @@ from mosaico.harness.reports.view import (
     ReportTable,
     RunReportView,
     describe_ending,
+    format_cached,
     format_dollars,
     format_percent,
     format_points,
@@ -95,6 +97,7 @@ REPORTS: Final[Mapping[str, Callable[[EvalReport], str]]] = {
     "markdown": lambda report: markdown_report(run_view(report)),
     "markdown-original": original_markdown_report,
     "html": lambda report: html_report(run_view(report)),
+    "inspect": lambda report: inspect_json(run_view(report)),
     "junit": lambda report: junit_report(run_view(report)),
 }
 
@@ -122,7 +125,8 @@ def _facts(result: EvalResult) -> str:
         ending = describe_ending(trace.ending or ConversationEnding.NATURAL, trace.ending_detail)
     return (
         f"{count_noun(trace.turns, 'turn')}, {trace.calls_ok()} of {trace.tool_call_count} calls ok,"
-        f" {format_tokens(trace.total_input_tokens)} input and"
+        f" {format_tokens(trace.total_input_tokens)} input"
+        f"{format_cached(trace.total_cached_tokens, trace.total_cache_write_tokens)} and"
         f" {format_tokens(trace.total_output_tokens)} output tokens,"
         f" {format_seconds(trace.duration_ms)}{format_waiting(trace.retries)}, {ending}"
     )
@@ -279,7 +283,8 @@ def _cost(summary: EvalSummary) -> str:
 
 
 def _tokens(summary: EvalSummary) -> str:
-    text = f"{summary.total_input_tokens} input, {summary.total_output_tokens} output"
+    cached = format_cached(summary.total_cached_tokens, summary.total_cache_write_tokens)
+    text = f"{summary.total_input_tokens} input{cached}, {summary.total_output_tokens} output"
     if summary.tasks_without_usage:
         text += f" (unknown for {count_noun(summary.tasks_without_usage, 'task')})"
     return text

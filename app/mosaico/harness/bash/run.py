@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from mosaico.core.console.files import require_folder
 from mosaico.harness.bash.attempt_runner import RunLimits, Runner, plan_trials, run_and_close
@@ -19,10 +18,10 @@ from mosaico.harness.bash.sandbox import BASHKIT_VERSION, sandbox_prompt
 from mosaico.harness.bash.types import EvalReport, EvalResult, EvalTask
 from mosaico.harness.budget import Budget, BudgetLimits
 from mosaico.harness.commands.progress import show_progress
-from mosaico.harness.commands.run_command import RunInterrupted, run_interruptible
+from mosaico.harness.commands.run_command import RunInterrupted, announce_api, run_interruptible
 from mosaico.harness.result_file import claim_result_file, result_of
 from mosaico.llm.conversation import Llm, Provider, TurnSettings
-from mosaico.llm.folder_cache import CachedLlm
+from mosaico.llm.folder_cache import TurnCache, server_host
 from mosaico.llm.prices import NoPrice, Price, read_price
 from mosaico.llm.providers import open_llm
 
@@ -50,8 +49,7 @@ class BashRunOptions:
     limits: RunLimits = field(default_factory=RunLimits)
     run_budget: BudgetLimits = field(default_factory=BudgetLimits)
     prices: Path | None = None
-    cache: Path | None = None
-    only_cached: bool = False
+    cache: TurnCache | None = None
     save: Path | None = None
     resume: Path | None = None
 
@@ -66,9 +64,14 @@ def run_dataset(
     """
     tasks = select_tasks(load_dataset(options.dataset), options.categories, options.task_ids)
     trials = plan_trials(tasks, options.trials)
-    budget = Budget(limits=options.run_budget, price=_price(options, options.model))
+    budget = Budget(
+        limits=options.run_budget,
+        price=_price(options, options.model),
+        max_output_tokens=options.model.settings.max_output_tokens,
+    )
     llm = _open(options.model, tasks, environment)
     judge = _open_judge(options, tasks, environment)
+    announce_api(options.model.provider, options.model.model, options.model.settings)
     report = _empty_report(options, llm, now)
     if options.resume is not None:
         report = resume_report(report, read_report(options.resume), trials)
@@ -101,17 +104,10 @@ async def _run(
 
 
 def _llm_for_trial(options: BashRunOptions, llm: Llm) -> Callable[[int], Llm]:
-    folder = options.cache
-    if folder is None:
+    cache, choice = options.cache, options.model
+    if cache is None:
         return lambda _: llm
-    return lambda trial: CachedLlm(
-        llm,
-        folder,
-        options.model.settings,
-        server=_host(options.model.base_url),
-        trial=trial,
-        only_cached=options.only_cached,
-    )
+    return lambda trial: cache.wrap(llm, choice.settings, base_url=choice.base_url, trial=trial)
 
 
 def _open(choice: ModelChoice, tasks: Sequence[EvalTask], environment: Mapping[str, str]) -> Llm:
@@ -132,7 +128,10 @@ def _open_judge(
     if options.judge is None:
         return None
     price = _price(options, options.judge)
-    return BashJudge(_open(options.judge, tasks, environment), price)
+    llm = _open(options.judge, tasks, environment)
+    if options.cache is not None:
+        llm = options.cache.wrap(llm, options.judge.settings, base_url=options.judge.base_url)
+    return BashJudge(llm, price)
 
 
 def _price(options: BashRunOptions, choice: ModelChoice) -> Price | None:
@@ -172,18 +171,14 @@ def _settings(options: BashRunOptions) -> dict[str, Any]:
     """The settings of a run, recorded so that it can be repeated."""
     return {
         "dataset": options.dataset.name,
-        "server": _host(options.model.base_url),
+        "server": server_host(options.model.base_url),
         "bashkit": BASHKIT_VERSION,
         "system_prompt": sandbox_prompt(),
         "tool_chars": options.limits.task.tool_chars,
         "trials": options.trials,
         "limits": asdict(options.limits),
         "run_budget": asdict(options.run_budget),
-        "turn_settings": asdict(options.model.settings),
+        "turn_settings": options.model.settings.conditions(),
+        "prompt_cache": options.model.settings.prompt_cache,
         "judge_model": options.judge.model if options.judge else None,
     }
-
-
-def _host(base_url: str | None) -> str | None:
-    """Host and port without credentials; None means the server of the provider."""
-    return None if base_url is None else urlsplit(base_url).netloc.rpartition("@")[2]

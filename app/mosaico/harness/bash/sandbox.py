@@ -36,6 +36,9 @@ _TEXT_SENTENCE: Final = (
     "Returns text: standard output, then standard error after 'STDERR: ', then 'Exit code: N' unless"
     " it is 0."
 )
+_TIMEOUT_WORDS: Final = (
+    "resource limit exceeded: execution timeout"  # of bashkit; replays compare them
+)
 # The file system of bashkit 0.20.1, measured; Python has no option for it.
 FILE_LIMITS: Final = "10,000,000 bytes per file, 100,000,000 bytes in total, 10,000 files"
 
@@ -65,14 +68,12 @@ class Sandbox:
 
     def run(self, commands: str, *, timeout_ms: int | None = None) -> ToolCallResult:
         """Like `execute`, but blocking; do not call it from an event loop."""
-        if timeout_ms is not None:
-            return asyncio.run(self.execute(commands, timeout_ms=timeout_ms))
-        return _call_result(commands, self._bash.execute_sync(commands))
+        return asyncio.run(self.execute(commands, timeout_ms=timeout_ms))
 
     async def execute(self, commands: str, *, timeout_ms: int | None = None) -> ToolCallResult:
         """Run commands for at most `timeout_ms`, or the limit of the sandbox when that is less.
 
-        Cancellation ends the call at once; files keep the state of that moment.
+        A call that exceeds it ends together with all jobs in the background. Cancellation ends the call at once; files keep the state of that moment.
         """
         limit_s = self._limits.timeout_s
         if timeout_ms is not None:
@@ -85,11 +86,12 @@ class Sandbox:
             raise
         except TimeoutError:
             await self._cancel_call()
-            # The text of bashkit itself, which replays compare.
-            message = f"resource limit exceeded: execution timeout ({limit_s:g}s)"
+            message = f"{_TIMEOUT_WORDS} ({limit_s:g}s)"
             return ToolCallResult(
                 commands=commands, stdout="", stderr=message, exit_code=1, timeout_ms=timeout_ms
             )
+        if result.stderr.startswith(_TIMEOUT_WORDS):
+            await self._end_jobs()
         return _call_result(commands, result, timeout_ms)
 
     async def _cancel_call(self) -> None:
@@ -98,6 +100,11 @@ class Sandbox:
         await self._bash.execute(":")  # returns after the cancelled call has ended
         # The cancellation is sticky in bashkit: without this every later call would fail.
         self._bash.clear_cancel()
+        await self._end_jobs()
+
+    async def _end_jobs(self) -> None:
+        """End the jobs in the background: each later call would wait for them and time out, too."""
+        await self._bash.execute("kill $(jobs -p) 2>/dev/null")
 
     def lost_files(self, files: Mapping[str, str]) -> list[str]:
         """The paths of task files that the sandbox does not hold: bashkit drops them silently."""

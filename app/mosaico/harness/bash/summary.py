@@ -68,6 +68,8 @@ def summarize(report: EvalReport) -> EvalSummary:
         errors_repeated=sum(map(count_repeated, work)),
         total_input_tokens=sum(trace.total_input_tokens or 0 for trace in traces),
         total_output_tokens=sum(trace.total_output_tokens or 0 for trace in traces),
+        total_cached_tokens=sum(trace.total_cached_tokens for trace in traces),
+        total_cache_write_tokens=sum(trace.total_cache_write_tokens for trace in traces),
         tasks_without_usage=sum(trace.total_tokens() is None for trace in traces),
         total_cost_usd=sum_of_known([trace.cost_usd for trace in traces]),
         tasks_without_cost=sum(trace.cost_usd is None for trace in traces),

@@ -86,6 +86,8 @@ class AgentTrace:
     total_input_tokens: int | None
     total_output_tokens: int | None
     duration_ms: int
+    total_cached_tokens: int = 0
+    total_cache_write_tokens: int = 0
     ending: ConversationEnding | None = None
     ending_detail: str | None = None
     cost_usd: float | None = None
@@ -203,6 +205,8 @@ class EvalSummary:
     errors_repeated: int
     total_input_tokens: int
     total_output_tokens: int
+    total_cached_tokens: int
+    total_cache_write_tokens: int
     tasks_without_usage: int
     total_cost_usd: float | None
     tasks_without_cost: int

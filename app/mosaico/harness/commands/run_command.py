@@ -15,10 +15,18 @@ from mosaico.core.console import terminal
 from mosaico.core.console.terminal import CommandGroup, Format, OutputFormat, print_status
 from mosaico.core.text import count_noun
 from mosaico.harness.results import GateFigures, HarnessExit, decide_exit
-from mosaico.llm.conversation import ReasoningEffort, TurnSettings
+from mosaico.llm.conversation import (
+    PromptCache,
+    Provider,
+    ReasoningEffort,
+    ThinkingMode,
+    TurnSettings,
+)
+from mosaico.llm.model_families import api_for
 
 if TYPE_CHECKING:
     from mosaico.harness.reports.view import RunReportView
+    from mosaico.llm.folder_cache import TurnCache
 
 Report = TypeVar("Report")
 
@@ -66,6 +74,10 @@ JunitFile = Annotated[
 HtmlFile = Annotated[
     Path | None, typer.Option("--html", help="Write a page with all transcripts to this file.")
 ]
+InspectFile = Annotated[
+    Path | None,
+    typer.Option("--inspect", help="Write a log for the viewer of Inspect AI: .eval or .json."),
+]
 ToLangfuse = Annotated[
     bool, typer.Option("--langfuse", help="Also write the run to Langfuse as a dataset run.")
 ]
@@ -106,22 +118,56 @@ class ModelOptions(NamedTuple):
             help="How long the model may think (default: that of the provider).",
         ),
     ] = None
+    thinking: Annotated[
+        ThinkingMode | None,
+        typer.Option("--thinking", help="Whether the model thinks, of the anthropic API only."),
+    ] = None
     thinking_tokens: Annotated[
         int | None,
         typer.Option(
             "--thinking-tokens",
             min=1_024,
             max=20_000,
-            help="Budget of thinking tokens per response, of the anthropic API only.",
+            help="Budget of thinking tokens per response, of Claude up to 4.6.",
         ),
     ] = None
     seed: Annotated[
         int | None,
         typer.Option("--seed", min=0, help="Seed of the sampling, of the openai API only."),
     ] = None
+    prompt_cache: Annotated[
+        PromptCache | None,
+        typer.Option(
+            "--prompt-cache",
+            help="How long the provider caches conversations, of the anthropic API only.",
+        ),
+    ] = None
 
     def turn_settings(self) -> TurnSettings:
         return TurnSettings(**self._asdict())
+
+
+class CacheOptions(NamedTuple):
+    """The options of the LLM cache."""
+
+    cache: Annotated[
+        Path | None,
+        typer.Option("--cache", help="Folder of the LLM cache; each request is sent once."),
+    ] = None
+    only_cached: Annotated[
+        bool, typer.Option("--only-cached", help="Send no request that is not in --cache.")
+    ] = False
+
+    def turn_cache(self) -> "TurnCache | None":
+        """The cache. Raises: WrongUsage."""
+        # It imports pydantic, which a command without a run does not need.
+        from mosaico.llm.folder_cache import TurnCache
+
+        if self.cache is not None:
+            return TurnCache(folder=self.cache, only_cached=self.only_cached)
+        if self.only_cached:
+            raise terminal.WrongUsage("--only-cached needs a cache", hint="add --cache FOLDER")
+        return None
 
 
 def add_transcript_commands(
@@ -154,6 +200,16 @@ def add_transcript_commands(
         from mosaico.harness.commands.transcript_command import write_page
 
         write_page(file, *(load_view(path) for path in (result, other) if path is not None))
+
+
+def announce_api(provider: Provider, model: str, settings: TurnSettings) -> None:
+    """Say when another API than the named one is called."""
+    api = api_for(provider, model, settings)
+    if api is not provider:
+        print_status(
+            f"{model} takes tools with reasoning only with the API {api}, which is called; "
+            f"--reasoning-effort none keeps {provider}"
+        )
 
 
 class RunInterrupted(Exception, Generic[Report]):

@@ -4,6 +4,7 @@
 """
 
 import re
+from dataclasses import fields
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeGuard
 from urllib.parse import urlsplit
@@ -21,12 +22,12 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from mosaico.harness.harness_config import ThinkingTokens
-from mosaico.llm.conversation import ReasoningEffort
+from mosaico.llm.conversation import PromptCache, ReasoningEffort, ThinkingMode, TurnSettings
 
 UNKNOWN_KEYS: Final = "unknown_keys"
 PROMPT_DELIMITER: Final = re.compile(r"^[ \t]*---PROMPT---[ \t\r]*$", re.MULTILINE)
 
-DEFAULT_MODEL: Final = "openai/gpt-5-mini"
+DEFAULT_MODEL: Final = "openai/gpt-5.4-mini"
 DEFAULT_TIMEOUT_S: Final = 120.0
 DEFAULT_CONNECT_S: Final = 30.0
 DEFAULT_MAX_TURNS: Final = 20
@@ -130,11 +131,50 @@ class EndpointConfig(BenchmarkSection):
     max_output_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     reasoning_effort: Annotated[ReasoningEffort, Field(strict=False)] | None = None
+    thinking: Annotated[ThinkingMode, Field(strict=False)] | None = None
     thinking_tokens: ThinkingTokens | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    prompt_cache: Annotated[PromptCache, Field(strict=False)] | None = None
+
+    def turn_settings(self) -> TurnSettings:
+        return TurnSettings(
+            **{field.name: getattr(self, field.name) for field in fields(TurnSettings)}
+        )
 
 
-class StdioServer(BenchmarkSection):
+class AcceptedReply(BenchmarkSection):
+    """The content with which every request of a server is accepted."""
+
+    accept: dict[str, JsonValue]
+
+
+class SampledReply(BenchmarkSection):
+    """The text that a server gets instead of a model's answer."""
+
+    text: str
+
+
+class ReadyCheck(BenchmarkSection):
+    """A call that is repeated until its result matches: some servers answer before they are ready."""
+
+    tool: TaskName
+    arguments: dict[str, JsonValue] = {}
+    regex: Annotated[str, Field(min_length=1)]
+
+
+class ServerBase(BenchmarkSection):
+    """The keys of all servers: when they are ready, and the replies to their requests.
+
+    Without a reply the server is told that the client has no such capability. A request to open a
+    URL is always declined.
+    """
+
+    ready: ReadyCheck | None = None
+    elicitation: Literal["decline", "cancel"] | AcceptedReply | None = None
+    sampling: Literal["decline"] | SampledReply | None = None
+
+
+class StdioServer(ServerBase):
     """An MCP server that runs as a program and communicates over its standard streams.
 
     Its environment holds `PATH`, `env`, and the variables of the host that `pass_env` names.
@@ -173,10 +213,10 @@ def _clean_header(value: str) -> str:
 HeaderValue = Annotated[str, AfterValidator(_clean_header)]
 
 
-class HttpServer(BenchmarkSection):
-    """An MCP server at a URL, over streamable HTTP."""
+class HttpServer(ServerBase):
+    """An MCP server at a URL, over streamable HTTP or over the older HTTP+SSE."""
 
-    type: Literal["http"]
+    type: Literal["http", "sse"]
     url: Annotated[str, Field(pattern=URL_PATTERN), AfterValidator(_require_host)]
     headers: dict[HeaderName, HeaderValue] = Field(default={}, repr=False)
     timeout: Seconds = DEFAULT_CONNECT_S
@@ -234,6 +274,12 @@ class TaskType(StrEnum):
     DIRECT = "direct"
 
 
+EvaluatorOfTask = Annotated[
+    Annotated[TaskName, Tag("name")] | Annotated[EvaluatorConfig, Tag("inline")],
+    Discriminator(_evaluator_form),
+]
+
+
 class TaskBase(BenchmarkSection):
     """The keys of both task types."""
 
@@ -241,19 +287,27 @@ class TaskBase(BenchmarkSection):
     server: ServerNames = None
     timeout: Seconds | None = None
     tags: list[str] = []
-    evaluate: (
-        Annotated[
-            Annotated[TaskName, Tag("name")] | Annotated[EvaluatorConfig, Tag("inline")],
-            Discriminator(_evaluator_form),
-        ]
-        | None
-    ) = None
+    evaluate: EvaluatorOfTask | None = None
+
+
+class Verification(BenchmarkSection):
+    """A call of one tool after the conversation; its result is evaluated like an answer.
+
+    Without `evaluate` the call must succeed. The model does not see a `server` that only
+    verifications name; without `server` the tool is one of any server of the task.
+    """
+
+    tool: TaskName
+    server: ServerName | None = None
+    arguments: dict[str, JsonValue] = {}
+    evaluate: EvaluatorOfTask | None = None
 
 
 class HarnessTask(TaskBase):
     """A prompt for a model, with the tools of any number of servers.
 
-    A line `---PROMPT---` separates the prompts of one conversation.
+    A line `---PROMPT---` separates the prompts of one conversation. `verify` checks what the model
+    did, when the conversation has ended.
     """
 
     type: Literal["harness"] = "harness"
@@ -261,6 +315,7 @@ class HarnessTask(TaskBase):
     model: ModelName | None = None
     system_prompt: str | None = None
     limits: TaskLimits = TaskLimits()
+    verify: list[Verification] = []
 
 
 class DirectTask(TaskBase):
@@ -307,6 +362,11 @@ def servers_of(task: HarnessTask | DirectTask, defaults: TaskTypeDefaults) -> li
     """The names of the servers of a task: its own, or the default of its type."""
     names = task.server if "server" in task.model_fields_set else defaults.server
     return [names] if isinstance(names, str) else list(names or [])
+
+
+def verifications_of(task: HarnessTask | DirectTask) -> list[Verification]:
+    """The verifications of a task; a direct task has none: its own result is evaluated."""
+    return task.verify if isinstance(task, HarnessTask) else []
 
 
 def split_prompts(text: str) -> tuple[str, ...]:

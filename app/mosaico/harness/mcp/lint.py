@@ -14,10 +14,14 @@ from mosaico.harness.mcp.config import (
     McpBenchmark,
     servers_of,
     split_prompts,
+    verifications_of,
 )
 from mosaico.harness.mcp.evaluator_registry import validate_evaluator, warn_evaluator
 from mosaico.harness.mcp.loader import LintFinding, LoadedFile, TaskIndex, part_of
 from mosaico.harness.mcp.yaml_parser import YamlDocument, YamlPath
+from mosaico.harness.text_search import InvalidPattern, compile_pattern
+from mosaico.llm.conversation import Provider
+from mosaico.llm.model_families import unsupported_reason
 
 TAGS: Final = {
     "purpose": ("compare", "tool", "feature", "exec", "error"),
@@ -81,6 +85,11 @@ def _parts(
         yield ("evaluators", task.evaluate)
     for name in servers_of(task, getattr(bench.defaults, task.type)):
         yield ("servers", name)
+    for verification in verifications_of(task):
+        if isinstance(verification.evaluate, str):
+            yield ("evaluators", verification.evaluate)
+        if verification.server is not None:
+            yield ("servers", verification.server)
 
 
 class _Linter:
@@ -91,9 +100,15 @@ class _Linter:
         self._document = document
 
     def findings(self) -> Iterable[LintFinding]:
+        for name, server in self._bench.servers.items():
+            if server.ready is not None:
+                yield from self._check_pattern(
+                    server.ready.regex, ("servers", name, "ready", "regex")
+                )
         for name, evaluator in self._bench.evaluators.items():
             yield from self._check_evaluator(evaluator, ("evaluators", name))
         yield from self._check_defaults()
+        yield from self._check_options()
         scenario_names: set[str] = set()
         for i, scenario in enumerate(self._bench.scenarios):
             path: YamlPath = ("scenarios", i)
@@ -113,12 +128,32 @@ class _Linter:
                 task_names.add(task.name)
                 yield from self._check_task(task, task_path)
 
+    def _check_pattern(self, pattern: str, path: YamlPath) -> Iterable[LintFinding]:
+        try:
+            compile_pattern(pattern)
+        except InvalidPattern as error:
+            yield self._error(path, f"the pattern {pattern!r} is invalid: {error}")
+
     def _check_defaults(self) -> Iterable[LintFinding]:
         defaults = self._bench.defaults
         for task_type in ("direct", "harness"):
             type_defaults = getattr(defaults, task_type)
             yield from self._check_servers(type_defaults.server, ("defaults", task_type, "server"))
             yield from self._check_tags(type_defaults.tags, ("defaults", task_type, "tags"))
+
+    def _check_options(self) -> Iterable[LintFinding]:
+        """Warn about options that a model does not take; a command can still name another model."""
+        llm, defaults = self._bench.llm, self._bench.defaults
+        tasks = [task for scenario in self._bench.scenarios for task in scenario.tasks]
+        models = dict.fromkeys(
+            task.model or defaults.harness.model or defaults.model
+            for task in tasks
+            if isinstance(task, HarnessTask)
+        )
+        for model in models:
+            reason = unsupported_reason(Provider(llm.provider), model, llm.turn_settings())
+            if reason is not None:
+                yield self._warning(("llm",), reason)
 
     def _check_task(self, task: HarnessTask | DirectTask, path: YamlPath) -> Iterable[LintFinding]:
         if not _TASK_NAME.fullmatch(task.name):
@@ -131,6 +166,18 @@ class _Linter:
         elif not split_prompts(task.prompt):
             yield self._error((*path, "prompt"), "the prompt contains no text; add some")
         yield from self._check_evaluate(task.evaluate, (*path, "evaluate"))
+        yield from self._check_verifications(task, path)
+
+    def _check_verifications(
+        self, task: HarnessTask | DirectTask, path: YamlPath
+    ) -> Iterable[LintFinding]:
+        has_servers = bool(servers_of(task, self._bench.defaults.harness))
+        for i, verification in enumerate(verifications_of(task)):
+            place = (*path, "verify", i)
+            if verification.server is None and not has_servers:
+                yield self._error(place, "a verification needs a server; add the key server")
+            yield from self._check_servers(verification.server, (*place, "server"))
+            yield from self._check_evaluate(verification.evaluate, (*place, "evaluate"))
 
     def _check_direct_task(self, task: DirectTask, path: YamlPath) -> Iterable[LintFinding]:
         defaults = self._bench.defaults.direct

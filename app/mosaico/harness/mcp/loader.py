@@ -46,7 +46,7 @@ _RULES: Final = {
     VARIABLE_PATTERN: "a variable name has letters, digits and `_`, and does not begin with a digit",
     HEADER_NAME_PATTERN: "a header name is one word of letters, digits and `-`",
     URL_PATTERN: URL_HINT,
-    "'type'": "type is missing; write stdio or http",
+    "'type'": "type is missing; write stdio, http or sse",
 }
 
 

@@ -42,12 +42,30 @@ class LlmEndpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedVerification:
+    """A call after the conversation; `server` is None where any server may have the tool.
+
+    Without `evaluator` the call must succeed.
+    """
+
+    tool: str
+    server: str | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    evaluator: EvaluatorConfig | None = None
+
+    @property
+    def label(self) -> str:
+        return f"verify {self.tool}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTask:
     """A task for one model; `model` is empty for a direct task. The judge has no `turn_settings`.
 
     `prompts` are the prompts of one conversation, empty for a direct task; `tool` and `arguments`
-    belong to direct tasks. `refusal` is why the task cannot run; its attempts are errors. Tasks of a scenario with `share_servers` use the same servers; with
-    `in_order` each trial has its own.
+    belong to direct tasks. `refusal` is why the task cannot run; its attempts are errors. Tasks of
+    a scenario with `share_servers` use the same servers; with `in_order` each trial has its own. The
+    model does not see `hidden_servers`, which only the verifications call.
     """
 
     file: str
@@ -67,6 +85,8 @@ class PlannedTask:
     tool_chars: int = MAX_MODEL_CHARS
     budget_limits: BudgetLimits = field(default_factory=BudgetLimits)
     evaluator: EvaluatorConfig | None = None
+    verifications: tuple[PlannedVerification, ...] = ()
+    hidden_servers: tuple[PlannedServer, ...] = ()
     turn_settings: TurnSettings = field(default_factory=TurnSettings)
     share_servers: bool = False
     in_order: bool = False
@@ -87,14 +107,21 @@ class PlannedTask:
     def server_names(self) -> tuple[str, ...]:
         return tuple(server.name for server in self.servers)
 
+    def all_servers(self) -> tuple[PlannedServer, ...]:
+        """The servers of the model, then those that only the verifications call."""
+        return self.servers + self.hidden_servers
+
     def models(self) -> list[str]:
-        """Return the models of the task: the model under test and the judge, if any."""
+        """Return the models of the task: the model under test and the judges."""
         if self.refusal is not None:
             return []
         names = [self.model] if self.type is TaskType.HARNESS else []
-        if self.evaluator is not None and self.evaluator.prompt and self.evaluator.model:
-            names.append(self.evaluator.model)
-        return names
+        evaluators = [self.evaluator, *(check.evaluator for check in self.verifications)]
+        return names + [
+            evaluator.model
+            for evaluator in evaluators
+            if evaluator is not None and evaluator.prompt and evaluator.model
+        ]
 
     def content_hash(self) -> str:
         """A hash of everything that the model sees or that is evaluated; equal hashes are comparable.
@@ -111,11 +138,28 @@ class PlannedTask:
             "budget_limits": asdict(self.budget_limits),
             "servers": [_server_identity(server) for server in self.servers],
             "evaluator": self.evaluator.model_dump(mode="json") if self.evaluator else None,
-            "turn_settings": asdict(self.turn_settings),
-            # Left out as the default, which was the fixed limit of all earlier runs.
+            "turn_settings": self.turn_settings.conditions(),
+            # Left out as the default: earlier runs had no other, and stay comparable.
             **({"tool_chars": self.tool_chars} if self.tool_chars != MAX_MODEL_CHARS else {}),
+            **({"verify": self._verified_content()} if self.verifications else {}),
         }
         return hash_content(content)
+
+    def _verified_content(self) -> list[object]:
+        return [
+            [_server_identity(server) for server in self.hidden_servers],
+            *(
+                {
+                    "tool": check.tool,
+                    "server": check.server,
+                    "arguments": check.arguments,
+                    "evaluator": check.evaluator.model_dump(mode="json")
+                    if check.evaluator
+                    else None,
+                }
+                for check in self.verifications
+            ),
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,4 +240,5 @@ class McpRunPlan:
 
 def _server_identity(server: PlannedServer) -> dict[str, Any]:
     excluded_fields = {"env", "headers", "timeout"}
-    return {"name": server.name, **server.config.model_dump(mode="json", exclude=excluded_fields)}
+    config = server.config.model_dump(mode="json", exclude=excluded_fields, exclude_none=True)
+    return {"name": server.name, **config}

@@ -22,11 +22,16 @@ from mosaico.harness.mcp.config import (
     split_prompts,
 )
 from mosaico.harness.mcp.loader import LoadedFile, TaskIndex, require_valid
-from mosaico.harness.mcp.plan import LlmEndpoint, PlannedServer, PlannedTask
+from mosaico.harness.mcp.plan import (
+    LlmEndpoint,
+    PlannedServer,
+    PlannedTask,
+    PlannedVerification,
+)
 from mosaico.harness.mcp.secrets import Secrets
-from mosaico.llm.conversation import Provider, TurnSettings, unsupported_reason
+from mosaico.llm.conversation import Provider, TurnSettings
 from mosaico.llm.prices import Price
-from mosaico.llm.providers import KEYS, MissingKey, UnsupportedSetting
+from mosaico.llm.providers import KEYS, MissingKey, require_supported
 
 T = TypeVar("T")
 
@@ -78,8 +83,8 @@ def plan_tasks(
 ) -> tuple[PlannedTask, ...]:
     """The selected tasks of valid files, in the order of the files.
 
-    A task that cannot run is planned with its refusal. Raises: BadUsage, and
-    InvalidBenchmarkFile when none of the selected tasks can run.
+    A task that cannot run is planned with its refusal. Raises: BadUsage, UnsupportedSetting when a
+    model does not take an option, and InvalidBenchmarkFile when none of the selected tasks can run.
     """
     planned = [
         task
@@ -94,6 +99,9 @@ def plan_tasks(
         )
     if all(task.refusal is not None for task in planned):
         require_valid(files, strict=True)
+    for task in planned:
+        if task.type is TaskType.HARNESS:
+            require_supported(task.endpoint.provider, task.model, task.turn_settings)
     return tuple(planned)
 
 
@@ -138,9 +146,6 @@ class _TaskPlanner:
         self._overrides = overrides
         self._endpoint = _endpoint(bench, overrides, keys)
         self._turn_settings = _turn_settings(bench, overrides)
-        reason = unsupported_reason(self._endpoint.provider, self._turn_settings)
-        if reason is not None:
-            raise UnsupportedSetting(reason)
 
     def tasks(self) -> Iterable[PlannedTask]:
         for i, scenario in enumerate(self._bench.scenarios):
@@ -202,15 +207,35 @@ class _TaskPlanner:
                 cost_usd=_first_set([limit.cost_usd for limit in limits]),
             ),
             evaluator=self._evaluator(task.evaluate),
+            verifications=tuple(
+                PlannedVerification(
+                    tool=check.tool,
+                    server=check.server,
+                    arguments=check.arguments,
+                    evaluator=self._evaluator(check.evaluate),
+                )
+                for check in task.verify
+            ),
+            hidden_servers=self._planned_servers(
+                check.server
+                for check in task.verify
+                if check.server and check.server not in servers_of(task, type_defaults)
+            ),
         )
 
     def _servers(
         self, task: HarnessTask | DirectTask, defaults: TaskTypeDefaults
     ) -> tuple[PlannedServer, ...]:
-        """The known servers of the task: one that names another server is refused."""
+        return self._planned_servers(servers_of(task, defaults))
+
+    def _planned_servers(self, names: Iterable[str]) -> tuple[PlannedServer, ...]:
+        """The known servers, each once: a task that names another server is refused."""
         known_servers = self._bench.servers
-        names = [name for name in servers_of(task, defaults) if name in known_servers]
-        return tuple(PlannedServer(name=name, config=known_servers[name]) for name in names)
+        return tuple(
+            PlannedServer(name=name, config=known_servers[name])
+            for name in dict.fromkeys(names)
+            if name in known_servers
+        )
 
     def _timeout(self, own: float | None, default: float | None) -> float:
         return self._overrides.timeout_s or own or default or self._bench.defaults.timeout
@@ -242,12 +267,8 @@ def _endpoint(bench: McpBenchmark, overrides: PlanOverrides, keys: ModelKeys) ->
 def _turn_settings(bench: McpBenchmark, overrides: PlanOverrides) -> TurnSettings:
     """The settings of the file, each replaced by the option of the command line."""
     options = asdict(overrides.turn_settings)
-    return TurnSettings(
-        **{
-            name: getattr(bench.llm, name) if option is None else option
-            for name, option in options.items()
-        }
-    )
+    set_options = {name: option for name, option in options.items() if option is not None}
+    return replace(bench.llm.turn_settings(), **set_options)
 
 
 def _matches_any(patterns: Sequence[str], names: Sequence[str]) -> bool:

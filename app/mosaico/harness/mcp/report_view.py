@@ -18,6 +18,7 @@ from mosaico.harness.reports.view import (
     ReportTable,
     RunReportView,
     describe_ending,
+    format_cached,
     format_count,
     format_dollars,
     format_percent,
@@ -34,7 +35,7 @@ TASK_COLUMNS: Final = (
 )  # fmt: skip
 CALL_COLUMNS: Final = (
     "scenario", "task", "model", "server", "call", "input_tokens", "output_tokens", "latency_ms",
-    "cumulative_input", "tool_calls_made",
+    "cumulative_input", "tool_calls_made", "cached_tokens", "cache_write_tokens",
 )  # fmt: skip
 
 _RESULTS: Final = {True: "pass", False: "fail", None: UNKNOWN}
@@ -42,7 +43,11 @@ _RESULTS: Final = {True: "pass", False: "fail", None: UNKNOWN}
 
 def run_view(report: McpReport, *, verbose: bool = True) -> RunReportView:
     """The view of a run that all report formats render; `verbose` adds every tool and request."""
-    tables = [_context_table(report), *([tool_table(report)] if verbose else [])]
+    tables = [
+        _context_table(report),
+        _remark_table(report),
+        *([tool_table(report)] if verbose else []),
+    ]
     plots = list(context_plots(report))
     return RunReportView(
         program="ot-bench",
@@ -94,6 +99,12 @@ def result_word(result: TaskResult) -> str:
     return f"{100 * min(scores):.0f}" if scores else status.label
 
 
+def _remark_table(report: McpReport) -> ReportTable:
+    """What of the lists of servers was left out or changed for models."""
+    rows = [(server.name, remark) for server in report.servers for remark in server.remarks]
+    return ReportTable("Remarks about servers", ("Server", "Remark"), rows)
+
+
 def task_table(report: McpReport, *, verbose: bool = False) -> ReportTable:
     """A row per attempt; `verbose` adds the input tokens of each request and their growth."""
     columns = [
@@ -136,7 +147,8 @@ def calls_csv(report: McpReport) -> str:
         (
             result.scenario, attempt_name(result.task, result.trial), result.model, _servers(result), number,
             call.input_tokens, call.output_tokens, round(call.latency_ms, 3),
-            call.cumulative_input, call.tool_calls_made,
+            call.cumulative_input, call.tool_calls_made, call.cached_tokens,
+            call.cache_write_tokens,
         )
         for result in report.results
         for number, call in enumerate(result.llm_calls, start=1)
@@ -163,13 +175,18 @@ def _figures(report: McpReport) -> list[FigureLine]:
             f"{summary.planned} planned, {summary.errors} errors, {summary.without_verdict} without"
             f" a verdict, {summary.missing} not reached",
         ),
-        FigureLine("Tokens", f"{summary.input_tokens} input, {summary.output_tokens} output"),
+        FigureLine("Tokens", _tokens(summary)),
         FigureLine("Cost", format_dollars(summary.cost_usd)),
         FigureLine("Time of all attempts", format_seconds(summary.duration_ms)),
     ]
     return (
         [*figures, FigureLine("Note", "the run was interrupted")] if report.interrupted else figures
     )
+
+
+def _tokens(summary: McpSummary) -> str:
+    cached = format_cached(summary.cached_tokens, summary.cache_write_tokens)
+    return f"{summary.input_tokens} input{cached}, {summary.output_tokens} output"
 
 
 def _pass_rate(summary: McpSummary) -> str:

@@ -132,6 +132,8 @@ def _task_document(result: TaskResult) -> dict[str, Any]:
         "metrics": {
             "input_tokens": result.input_tokens,
             "output_tokens": result.output_tokens,
+            "cached_tokens": result.cached_tokens,
+            "cache_write_tokens": result.cache_write_tokens,
             "llm_calls": len(result.llm_calls),
             "tool_calls": len(result.tool_calls),
             "tools_used": sorted({f"{call.server}/{call.tool}" for call in result.tool_calls}),

@@ -170,14 +170,17 @@ def _mask_content(content: Content, mask: Mask) -> Content:
 
 
 def _mask_message(message: ChatMessage, mask: Mask) -> ChatMessage:
-    return replace(message, content=tuple(_mask_block(block, mask) for block in message.content))
+    wire = message.wire
+    if wire is not None:
+        items = tuple(map_json_texts(item, mask) for item in wire.items)
+        wire = replace(wire, items=items)
+    content = tuple(_mask_block(block, mask) for block in message.content)
+    return replace(message, content=content, wire=wire)
 
 
 def _mask_block(block: Block, mask: Mask) -> Block:
-    if isinstance(block, TextBlock):
+    if isinstance(block, TextBlock | ThinkingBlock):
         return replace(block, text=mask(block.text))
-    if isinstance(block, ThinkingBlock):
-        return replace(block, text=mask(block.text), wire=map_json_texts(block.wire, mask))
     if isinstance(block, ToolUseBlock):
         return replace(
             block, input=map_json_texts(block.input, mask), flaw=block.flaw and mask(block.flaw)

@@ -25,6 +25,8 @@ class McpSummary:
     pass_rate: float | None
     input_tokens: int
     output_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
     cost_usd: float | None
     duration_ms: float
 
@@ -48,6 +50,8 @@ def summarize(report: McpReport) -> McpSummary:
         pass_rate=pass_rate(passed, passed + failed),
         input_tokens=sum(result.input_tokens or 0 for result in results),
         output_tokens=sum(result.output_tokens or 0 for result in results),
+        cached_tokens=sum(result.cached_tokens for result in results),
+        cache_write_tokens=sum(result.cache_write_tokens for result in results),
         cost_usd=sum(known_costs, 0.0) if len(known_costs) == len(costs) else None,
         duration_ms=sum(result.duration_ms for result in results),
     )

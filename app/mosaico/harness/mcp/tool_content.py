@@ -4,16 +4,50 @@ Source: MCP specification 2025-11-25, tools, "Tool result".
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import mcp_types
+from pydantic import TypeAdapter, ValidationError
 
 from mosaico.harness.mcp.config import MAX_MODEL_CHARS
 from mosaico.harness.mcp.types import Content, ContentKind
+from mosaico.llm.conversation import Image
 
+IMAGE_TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+MAX_IMAGE_CHARS: Final = 5 * 1024 * 1024  # in Base64; the limit of the Messages API
 EMPTY_RESULT_TEXT: Final = "(the tool returned nothing)"
+_BLOCK: Final[TypeAdapter[mcp_types.ContentBlock]] = TypeAdapter(mcp_types.ContentBlock)
+
+
+def parse_result(result: Mapping[str, Any]) -> mcp_types.CallToolResult:
+    """The result of a call as its server wrote it; parts that are invalid are left out.
+
+    Raises ValidationError when no part is valid.
+    """
+    try:
+        return mcp_types.CallToolResult.model_validate(result, by_name=False)
+    except ValidationError:
+        content = result.get("content")
+        blocks = (
+            [block for block in content if _is_block(block)] if isinstance(content, list) else []
+        )
+        structured = result.get("structuredContent")
+        if not blocks and structured is None:
+            raise
+        valid = {"content": blocks, "isError": result.get("isError") is True}
+        if structured is not None:
+            valid["structuredContent"] = structured
+        return mcp_types.CallToolResult.model_validate(valid, by_name=False)
+
+
+def _is_block(value: object) -> bool:
+    try:
+        _BLOCK.validate_python(value, by_name=False)
+    except ValidationError:
+        return False
+    return True
 
 
 def parse_contents(result: mcp_types.CallToolResult) -> tuple[Content, ...]:
@@ -29,28 +63,24 @@ def render_text(contents: Sequence[Content]) -> str:
     """A result as text for the model.
 
     Text is unchanged; images, audio and binary resources become their type and size in brackets.
-    Structured content is used only without text, since servers repeat it as text. A result without
+    Structured content is left out where a text repeats it, as servers should. A result without
     parts becomes `EMPTY_RESULT_TEXT`.
     """
-    parts = [content for content in contents if content.kind is not ContentKind.STRUCTURED]
-    if not any(part.kind is ContentKind.TEXT for part in parts):
-        parts = list(contents)
+    texts = [content.text for content in contents if content.kind is ContentKind.TEXT]
+    parts = [
+        content
+        for content in contents
+        if content.kind is not ContentKind.STRUCTURED or not _is_repeated(content, texts)
+    ]
     return "\n".join(map(_render_part, parts)) if parts else EMPTY_RESULT_TEXT
 
 
 def describe_contents(contents: Sequence[Content]) -> tuple[Content, ...]:
     """The types and sizes of the parts, without the texts that `render_text` shows.
 
-    A result of 10 MB would otherwise be stored twice. Structured content is kept when the text
-    beside it has other content.
+    A result of 10 MB would otherwise be stored twice.
     """
-    texts = [content.text for content in contents if content.kind is ContentKind.TEXT]
-    return tuple(
-        content
-        if content.kind is ContentKind.STRUCTURED and texts and not _is_repeated(content, texts)
-        else replace(content, text=None, size=_size(content))
-        for content in contents
-    )
+    return tuple(replace(content, text=None, size=_size(content)) for content in contents)
 
 
 def _is_repeated(structured: Content, texts: Sequence[str | None]) -> bool:
@@ -69,6 +99,17 @@ def _size(content: Content) -> int | None:
     return len((content.text or "").encode("utf-8", "replace")) if is_text else content.size
 
 
+def images_for_model(contents: Sequence[Content]) -> tuple[Image, ...]:
+    """The images that model APIs take: of a known format and size."""
+    return tuple(
+        Image(media_type=content.mime_type, data=content.data)
+        for content in contents
+        if content.data is not None
+        and content.mime_type in IMAGE_TYPES
+        and len(content.data) <= MAX_IMAGE_CHARS
+    )
+
+
 def truncate(text: str, limit: int = MAX_MODEL_CHARS) -> str:
     """The text up to `limit` characters, with a note about the rest."""
     if len(text) <= limit:
@@ -81,7 +122,8 @@ def _parse_block(block: mcp_types.ContentBlock) -> Content:
         case mcp_types.TextContent():
             return Content(kind=ContentKind.TEXT, text=block.text)
         case mcp_types.ImageContent():
-            return _binary_content(ContentKind.IMAGE, block.data, block.mime_type)
+            image = _binary_content(ContentKind.IMAGE, block.data, block.mime_type)
+            return replace(image, data=block.data)
         case mcp_types.AudioContent():
             return _binary_content(ContentKind.AUDIO, block.data, block.mime_type)
         case mcp_types.ResourceLink():

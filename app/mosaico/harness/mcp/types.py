@@ -77,6 +77,8 @@ class LlmCall:
     latency_ms: float
     cumulative_input: int | None
     tool_calls_made: int
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
     retries: int = 0
     waited_ms: float = 0.0
 
@@ -96,13 +98,14 @@ class ContentKind(StrEnum):
 class Content:
     """A part of a tool result: its type and, in bytes, its size.
 
-    A recorded part has no text when the text of its call shows it.
+    A recorded part has no text when the text of its call shows it, and no `data`, the image in Base64.
     """
 
     kind: ContentKind
     text: str | None = None
     mime_type: str | None = None
     size: int | None = None
+    data: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +228,16 @@ class TaskResult:
         return sum_if_known(call.output_tokens for call in self.llm_calls)
 
     @property
+    def cached_tokens(self) -> int:
+        """Input tokens that were read from a cache, as far as they were reported."""
+        return sum(call.cached_tokens for call in self.llm_calls)
+
+    @property
+    def cache_write_tokens(self) -> int:
+        """Input tokens that were written to a cache, as far as they were reported."""
+        return sum(call.cache_write_tokens for call in self.llm_calls)
+
+    @property
     def base_context(self) -> int | None:
         """Input tokens of the first request: system message, tool schemas and first prompt."""
         return self.llm_calls[0].input_tokens if self.llm_calls else None
@@ -251,7 +264,10 @@ class ToolFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """The facts of a server at its first start; part of the comparability of runs."""
+    """The facts of a server at its first start; part of the comparability of runs.
+
+    `remarks` say what of its lists is left out or changed for models.
+    """
 
     file: str
     name: str
@@ -260,6 +276,7 @@ class ServerFacts:
     tools: tuple[ToolFacts, ...]
     prompts: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     start_ms: float = 0.0
 
     @property

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from mosaico.core.console.files import require_file, write_text
+from mosaico.core.console.files import replaced_file, require_file, write_text
 from mosaico.core.console.terminal import print_status
 from mosaico.core.reports import JUnitCase, JUnitProblem, junit_xml
 from mosaico.harness.reports.html import html_report
+from mosaico.harness.reports.inspect_log import inspect_archive, inspect_json
 from mosaico.harness.reports.text import markdown_report
 from mosaico.harness.reports.view import AttemptStatus, AttemptView, RunReportView
 
@@ -17,6 +18,7 @@ def write_reports(
     *,
     junit: Path | None,
     html: Path | None,
+    inspect: Path | None = None,
     markdown: Path | None = None,
 ) -> None:
     """Write the reports that have a path. Raises: `UnwritableOutput`."""
@@ -26,12 +28,19 @@ def write_reports(
         write_report(html, html_report(view))
     if markdown is not None:
         write_report(markdown, markdown_report(view))
+    if inspect is not None:
+        is_json = inspect.suffix == ".json"
+        write_report(inspect, inspect_json(view) if is_json else inspect_archive(view))
 
 
-def write_report(path: Path, text: str) -> None:
+def write_report(path: Path, content: str | bytes) -> None:
     """Write a report into a folder that is created if necessary. Raises: `UnwritableOutput`."""
     require_file(path)
-    write_text(path, text)
+    if isinstance(content, str):
+        write_text(path, content)
+    else:
+        with replaced_file(path) as draft:
+            draft.write_bytes(content)
     print_status(f"written to {path}")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from mosaico.core.console.terminal import escape_lines
 from mosaico.core.text import html_text
-from mosaico.harness.reports.view import format_seconds
+from mosaico.harness.reports.view import format_cached, format_seconds
 from mosaico.harness.transcript import (
     Transcript,
     TranscriptMessage,
@@ -67,7 +67,8 @@ def _heading(step: TranscriptStep) -> str:
 
 def _request_facts(request: TranscriptRequest) -> Iterable[str]:
     if request.input_tokens is not None and request.output_tokens is not None:
-        yield f"{request.input_tokens} input and {request.output_tokens} output tokens"
+        cached = format_cached(request.cached_tokens, request.cache_write_tokens)
+        yield f"{request.input_tokens} input{cached} and {request.output_tokens} output tokens"
     if request.latency_ms is not None:
         yield format_seconds(request.latency_ms)
     if request.retries:

@@ -60,6 +60,14 @@ def format_count(count: float | None) -> str:
     return UNKNOWN if count is None else f"{count:.0f}"
 
 
+def format_cached(read: int | None, written: int | None) -> str:
+    """` (120 from a cache, 30 written to it)`; empty when no input token was cached."""
+    if not read and not written:
+        return ""
+    written_text = f", {written} written to it" if written else ""
+    return f" ({read or 0} from a cache{written_text})"
+
+
 def format_tokens(count: int | None) -> str:
     return "unknown" if count is None else str(count)
 

@@ -83,7 +83,7 @@ def _open_producer(resources: Resources, query: TraceQuery) -> TraceProducer:
         )
     mismatch = validate_harness(dataset_ref, settings)
     if mismatch:
-        raise NoModel(f"the harness settings do not match the dataset: {mismatch}")
+        raise NoModel(f"the harness settings cannot be used: {mismatch}")
     # Here, because each imports its harness: 7 MiB that no process but a worker needs.
     if isinstance(settings, AgentHarnessSettings):
         from mosaico.traces.producers.agent import agent_producer

@@ -17,6 +17,11 @@ from mosaico.harness.mcp.agent_loop.model_pool import (
     ModelPool,
 )
 from mosaico.harness.mcp.agent_loop.toolbox import Toolbox, ToolRoute, rejected_call
+from mosaico.harness.mcp.agent_loop.verification import (
+    VerifiedCall,
+    call_verifications,
+    evaluate_verifications,
+)
 from mosaico.harness.mcp.config import TaskType
 from mosaico.harness.mcp.evaluator_registry import EvaluatorEvidence, accepts_error, evaluate
 from mosaico.harness.mcp.plan import PlannedAttempt, PlannedTask
@@ -32,6 +37,7 @@ from mosaico.harness.results import (
 )
 from mosaico.harness.running_attempts import announce_model
 from mosaico.harness.watched_llm import WatchedLlm
+from mosaico.llm.conversation import without_images
 from mosaico.llm.errors import LlmError
 from mosaico.llm.prices import Price
 
@@ -71,11 +77,13 @@ class _AttemptRunner:
             limits=attempt.task.budget_limits,
             price=context.prices.get(attempt.task.model),
             parent=context.budget,
+            max_output_tokens=attempt.task.turn_settings.max_output_tokens,
         )
         self._judge = AttemptJudge(context.models, attempt.task, context.prices, context.budget)
         self._llm: WatchedLlm | None = None
         self._ended: NamedEnding | None = None
         self._evaluations: tuple[Evaluation, ...] = ()
+        self._verified_calls: list[VerifiedCall] = []
         self._duration_s: float | None = None
 
     async def execute(self) -> AttemptError | None:
@@ -94,45 +102,53 @@ class _AttemptRunner:
         try:
             self._budget.require_run_budget()
             async with self._context.servers.servers_for(self._attempt) as servers:
-                start_time = time.monotonic()
-                try:
-                    async with asyncio.timeout(self._task.timeout_s):
-                        return await self._run_task(servers)
-                finally:
-                    self._duration_s = time.monotonic() - start_time
-                    self._record.close_pending()
+                error = await self._run_in_time(servers[: len(self._task.servers)])
+                self._verified_calls = await call_verifications(self._task, servers)
+                return error
         except TimeoutError:
             error = self._timeout_error()
         except RunBudgetExhausted as exhausted:
             error = AttemptError(kind=ErrorKind.RUN_LIMIT, detail=str(exhausted))
         except ServerError as failure:
             error = AttemptError(kind=failure.kind, detail=failure.detail)
+        except JudgeError as failure:
+            error = AttemptError(kind=ErrorKind.JUDGE, detail=str(failure))
         except ModelGivenUp as given_up:
             error = AttemptError(
                 kind=ErrorKind.PROVIDER, detail=f"no request was sent: {given_up.reason}"
             )
         except LlmError as failure:
             error = self._provider_error(failure)
-        if self._task.type is TaskType.HARNESS:
+        if self._task.type is TaskType.HARNESS and self._ended is None:
             self._ended = NamedEnding(ConversationEnding.ERROR)
         return error
 
+    async def _run_in_time(self, servers: list[McpServer]) -> AttemptError | None:
+        """Run the task within its timeout. Raises TimeoutError and the errors of `_run_task`."""
+        start_time = time.monotonic()
+        try:
+            async with asyncio.timeout(self._task.timeout_s):
+                return await self._run_task(servers)
+        finally:
+            self._duration_s = time.monotonic() - start_time
+            self._record.close_pending()
+
     async def evaluate(self, error: AttemptError | None) -> AttemptError | None:
-        """Evaluate the answer, or an expected error; returns the error of the attempt, if any.
+        """Evaluate the answer, or an expected error, and the verifications; returns the error of the
+        attempt, if any.
 
         The text of an expected error is the answer. An error of a server or provider that is not
-        exactly the expected one stays an error: the attempt is not evidence about the agent.
+        exactly the expected one stays an error: the attempt is not evidence about the agent. An
+        attempt without the verifications of its task is never evaluated.
         """
-        evaluator = self._task.evaluator
-        if evaluator is None or (error is not None and not accepts_error(evaluator, error)):
+        if error is not None and self._task.verifications:
             return error
-        evidence = EvaluatorEvidence(
-            response=self._record.answer() or "",
-            error=error.detail if error else self._record.last_error(),
-            tool_calls=self._record.all_calls(),
-        )
+        evaluator = self._task.evaluator
+        if error is not None and (evaluator is None or not accepts_error(evaluator, error)):
+            return error
         try:
-            evaluations = await evaluate(evaluator, evidence, self._judge.ask)
+            evaluations = await self._evaluate_answer(error)
+            evaluations += await evaluate_verifications(self._verified_calls, self._judge.ask)
         except JudgeError as failure:
             return error or AttemptError(kind=ErrorKind.JUDGE, detail=str(failure))
         has_failure = any(evaluation.passed is False for evaluation in evaluations)
@@ -141,6 +157,16 @@ class _AttemptRunner:
         self._evaluations = evaluations
         self._record.expected_error = error.detail if error else None
         return None
+
+    async def _evaluate_answer(self, error: AttemptError | None) -> tuple[Evaluation, ...]:
+        if self._task.evaluator is None:
+            return ()
+        evidence = EvaluatorEvidence(
+            response=self._record.answer() or "",
+            error=error.detail if error else self._record.last_error(),
+            tool_calls=self._record.all_calls(),
+        )
+        return await evaluate(self._task.evaluator, evidence, self._judge.ask)
 
     def result(self, error: AttemptError | None) -> TaskResult:
         task, record = self._task, self._record
@@ -166,7 +192,7 @@ class _AttemptRunner:
             llm_calls=tuple(record.llm_calls),
             tool_calls=tuple(record.all_calls()),
             system=record.system,
-            messages=tuple(record.messages),
+            messages=tuple(map(without_images, record.messages)),
             duration_ms=1000 * (self._duration_s or 0.0),
             cost_usd=self._budget.cost_usd if record.llm_calls else None,
             judge=self._judge.usage(),
@@ -178,7 +204,7 @@ class _AttemptRunner:
             return await self._call_tool(servers)
         model_key = ModelKey(self._task.endpoint, self._task.model, self._task.turn_settings)
         try:
-            self._llm = WatchedLlm(self._context.models.get(model_key))
+            self._llm = WatchedLlm(self._context.models.get(model_key, self._attempt.trial))
             announce_model(self._llm)
             conversation = Conversation(self._task, self._llm, servers, self._record, self._budget)
             self._ended = await conversation.run()

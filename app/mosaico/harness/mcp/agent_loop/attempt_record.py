@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from mosaico.harness.mcp.types import LlmCall, McpToolCall
@@ -59,8 +59,9 @@ class AttemptRecord:
         return len(self._calls) - 1
 
     def finish_call(self, number: int, call: McpToolCall) -> None:
-        """Record the response to a call, or why it was rejected."""
-        self._calls[number] = call
+        """Record the response to a call without its images, or why it was rejected."""
+        content = tuple(replace(part, data=None) for part in call.content)
+        self._calls[number] = replace(call, content=content)
         self.trace(f"{call.tool} {call.arguments} = {call.text}")
 
     def awaited(self) -> str:

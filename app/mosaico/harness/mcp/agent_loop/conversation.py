@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mosaico.harness.budget import Budget
+from mosaico.harness.budget import AttemptBudgetExhausted, Budget, turn_within_budget
 from mosaico.harness.mcp.agent_loop.attempt_record import AttemptRecord
 from mosaico.harness.mcp.agent_loop.toolbox import (
     Toolbox,
@@ -14,7 +14,7 @@ from mosaico.harness.mcp.agent_loop.toolbox import (
     system_message,
 )
 from mosaico.harness.mcp.plan import PlannedTask
-from mosaico.harness.mcp.tool_content import truncate
+from mosaico.harness.mcp.tool_content import images_for_model, truncate
 from mosaico.harness.mcp.types import LlmCall
 from mosaico.harness.results import ConversationEnding, NamedEnding, ending_of_turn
 from mosaico.harness.watched_llm import WatchedLlm
@@ -26,6 +26,7 @@ from mosaico.llm.conversation import (
     Turn,
     user_message,
 )
+from mosaico.llm.model_families import takes_images
 
 
 class Conversation:
@@ -42,7 +43,9 @@ class Conversation:
         self._prompts = task.prompts
         self._max_turns = task.max_turns
         self._tool_chars = task.tool_chars
+        self._takes_images = takes_images(task.endpoint.provider, task.model, task.turn_settings)
         self._llm = llm
+        self._servers = servers
         self._toolbox = Toolbox(servers)
         record.system = system_message(task.system_prompt, [server.facts for server in servers])
         self._record = record
@@ -63,11 +66,10 @@ class Conversation:
 
     async def _run_prompt(self) -> NamedEnding:
         while len(self._record.llm_calls) < self._max_turns:
-            limit = self._budget.own_exhausted()
-            if limit is not None:
-                return NamedEnding(limit.ending)
-            self._budget.require_run_budget()
-            turn = await self._run_turn()
+            try:
+                turn = await self._run_turn()
+            except AttemptBudgetExhausted as exhausted:
+                return exhausted.ended
             ended = ending_of_turn(turn)
             if ended is not None:
                 return ended
@@ -81,17 +83,21 @@ class Conversation:
 
     async def _run_turn(self) -> Turn:
         record = self._record
+        await self._follow_changed_tools()
         record.trace(f"-> {len(record.messages)} messages, {len(self._toolbox.tools)} tools")
         start_time = time.monotonic()
-        turn = await self._llm.turn(record.system, record.messages, self._toolbox.tools)
+        turn = await turn_within_budget(
+            self._llm, self._budget, record.system, record.messages, self._toolbox.tools
+        )
         latency_ms = 1000 * (time.monotonic() - start_time)
         request = self._llm.requests[-1]
-        self._budget.add_usage(turn.usage)
         record.messages.append(turn.message)
         record.llm_calls.append(
             LlmCall(
-                input_tokens=turn.usage.input_tokens if turn.usage else None,
-                output_tokens=turn.usage.output_tokens if turn.usage else None,
+                input_tokens=request.input_tokens,
+                output_tokens=request.output_tokens,
+                cached_tokens=request.cached_tokens or 0,
+                cache_write_tokens=request.cache_write_tokens or 0,
                 latency_ms=latency_ms,
                 cumulative_input=self._budget.input_tokens,
                 tool_calls_made=len(turn.message.tool_uses()),
@@ -101,6 +107,12 @@ class Conversation:
         )
         record.trace(f"<- {turn.stop} after {latency_ms:.0f} ms: {turn.message.text()}")
         return turn
+
+    async def _follow_changed_tools(self) -> None:
+        """Offer the tools that servers list now, when one said that its list has changed."""
+        changed = [await server.list_changed_tools() for server in self._servers]
+        if any(changed):
+            self._toolbox = Toolbox(self._servers)
 
     async def _use_tools(self, uses: Sequence[ToolUseBlock]) -> tuple[ToolResultBlock, ...]:
         """Run the calls of one turn concurrently: the model requested all of them at once."""
@@ -125,4 +137,9 @@ class Conversation:
             call = await route.server.call(tool, use.input)
             call = replace(call, text=truncate(call.text, self._tool_chars))
         self._record.finish_call(number, call)
-        return ToolResultBlock(tool_use_id=use.id, content=call.text, is_error=call.is_error)
+        return ToolResultBlock(
+            tool_use_id=use.id,
+            content=call.text,
+            is_error=call.is_error,
+            images=images_for_model(call.content) if self._takes_images else (),
+        )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from mosaico.harness.budget import Budget
+from mosaico.harness.budget import Budget, RunBudgetExhausted
 from mosaico.harness.judge import JudgeError
 from mosaico.harness.mcp.config import TaskType
 from mosaico.harness.mcp.plan import LlmEndpoint, PlannedTask
@@ -13,6 +13,7 @@ from mosaico.harness.results import JudgeUsage
 from mosaico.harness.watched_llm import turn_within
 from mosaico.llm.conversation import Llm, TurnSettings
 from mosaico.llm.errors import LlmError
+from mosaico.llm.folder_cache import TurnCache
 from mosaico.llm.prices import Price
 from mosaico.llm.providers import KEYS, open_llm
 
@@ -61,16 +62,27 @@ class ModelGivenUp(LlmError):
 class ModelPool:
     """Opens the models and judges of tasks, and remembers which ones failed finally."""
 
-    def __init__(self, tasks: Iterable[PlannedTask], open_llm_model: OpenModel) -> None:
+    def __init__(
+        self,
+        tasks: Iterable[PlannedTask],
+        open_llm_model: OpenModel,
+        cache: TurnCache | None = None,
+    ) -> None:
         model_keys = dict.fromkeys(model_key for task in tasks for model_key in _model_keys(task))
         self._models = {model_key: open_llm_model(*model_key) for model_key in model_keys}
+        self._cache = cache
         self._given_up: dict[ModelKey, ModelGivenUp] = {}
 
-    def get(self, model_key: ModelKey) -> Llm:
-        """The model. Raises: ModelGivenUp."""
+    def get(self, model_key: ModelKey, trial: int = 0) -> Llm:
+        """The model, with the turns of this trial in the cache. Raises: ModelGivenUp."""
         if model_key in self._given_up:
             raise self._given_up[model_key]
-        return self._models[model_key]
+        llm = self._models[model_key]
+        if self._cache is None:
+            return llm
+        return self._cache.wrap(
+            llm, model_key.settings, base_url=model_key.endpoint.base_url, trial=trial
+        )
 
     def give_up(self, model_key: ModelKey, task: str, failure: LlmError) -> None:
         """Send no more requests to this model: every one would fail like that of this task."""
@@ -97,14 +109,15 @@ class AttemptJudge:
         self.budget = self.budget or Budget(price=self.prices.get(model), parent=self.run_budget)
         try:
             llm = self.models.get(model_key)
-            turn = await turn_within(llm, system, prompt, self.task.timeout_s)
+            turn = await turn_within(llm, system, prompt, self.task.timeout_s, self.budget)
         except ModelGivenUp as given_up:
             raise JudgeError(f"no request was sent: {given_up.reason}") from None
+        except RunBudgetExhausted as exhausted:
+            raise JudgeError(f"the judge was not asked: {exhausted}") from None
         except LlmError as failure:
             if failure.final:
                 self.models.give_up(model_key, self.task.name, failure)
             raise JudgeError(f"the judge did not answer: {model}: {failure.reason}") from None
-        self.budget.add_usage(turn.usage)
         return turn.message.text()
 
     def usage(self) -> JudgeUsage | None:

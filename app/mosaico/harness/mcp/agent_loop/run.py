@@ -27,6 +27,7 @@ from mosaico.harness.mcp.types import (
     Traced,
 )
 from mosaico.harness.running_attempts import running_attempt
+from mosaico.llm.folder_cache import TurnCache
 
 
 async def run_plan(
@@ -36,6 +37,7 @@ async def run_plan(
     server_environment: ServerEnvironment | None = None,
     open_llm_model: OpenModel = open_model,
     budget: Budget | None = None,
+    cache: TurnCache | None = None,
 ) -> McpReport:
     """Make every missing attempt and send its result to the listener at once.
 
@@ -51,7 +53,7 @@ async def run_plan(
     tracker = ServerTracker(listener, plan.known_servers)
     context = AttemptContext(
         servers=ServerPool(attempts, environment, tracker),
-        models=ModelPool([attempt.task for attempt in attempts], open_llm_model),
+        models=ModelPool([attempt.task for attempt in attempts], open_llm_model, cache),
         prices=plan.prices,
         budget=budget or Budget(),
     )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from mosaico.core.text import count_noun
+from mosaico.harness.mcp.tool_schema import model_schema
 from mosaico.harness.mcp.types import McpToolCall, ServerFacts, ToolFacts
 from mosaico.llm.conversation import Tool
 
@@ -20,6 +21,8 @@ class ToolServer(Protocol):
     facts: ServerFacts
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> McpToolCall: ...
+
+    async def list_changed_tools(self) -> bool: ...
 
 
 class ToolRoute(NamedTuple):
@@ -67,7 +70,8 @@ class Toolbox:
         name = self._unique_name(_INVALID_NAME_CHARACTER.sub("_", qualified_name)[:MAX_NAME_CHARS])
         description = f"[{server.name}] {tool.description}" if is_qualified else tool.description
         self._routes[name] = ToolRoute(server, tool.name)
-        self.tools.append(Tool(name=name, description=description, schema=tool.input_schema))
+        schema = model_schema(tool.input_schema).schema
+        self.tools.append(Tool(name=name, description=description, schema=schema))
 
     def _unique_name(self, name: str) -> str:
         """The name, with a number appended when another tool already has it."""

@@ -116,12 +116,11 @@ def run(
     run_usd: run_command.RunUsd = None,
     secrets: SecretsFile = None,
     prices: run_command.PricesFile = None,
+    cache: run_command.CacheOptions,
     result: Annotated[
         Path | None,
         typer.Option(
-            "--output",
-            "-o",
-            help="Result file, YAML or .json (default: tmp/result-TIME.yaml).",
+            "--output", "-o", help="Result file, YAML or .json (default: tmp/result-TIME.yaml)."
         ),
     ] = None,
     csv: Annotated[
@@ -130,6 +129,7 @@ def run(
     ] = False,
     junit: run_command.JunitFile = None,
     html: run_command.HtmlFile = None,
+    inspect: run_command.InspectFile = None,
     markdown: MarkdownFile = None,
     resume: run_command.Resume = None,
     min_pass_rate: run_command.MinPassRate = 1.0,
@@ -205,8 +205,9 @@ def run(
         run_budget=BudgetLimits(tokens=run_tokens, cost_usd=run_usd),
         secrets=secrets,
         prices=prices,
+        cache=cache.turn_cache(),
         output=result or resume,
-        reports=[path for path in (junit, html, markdown) if path is not None],
+        reports=[path for path in (junit, html, inspect, markdown) if path is not None],
         csv=csv,
         resume=resume,
         trace=trace,
@@ -228,12 +229,15 @@ def run(
 
         export = exporter(export_run, os.environ, options.files[0].stem)
 
+    from functools import partial
+
     from mosaico.harness.commands.progress import is_shown_live
 
     prepared = prepare(options, environment=os.environ, now=now)
+    write = partial(_write_reports, junit=junit, html=html, inspect=inspect, markdown=markdown)
 
     def show(report: "McpReport") -> None:
-        _write_reports(report, prepared.csv_file, junit=junit, html=html, markdown=markdown)
+        write(report, prepared.csv_file)
         # Attempts of a resumed or quiet run were not shown before.
         was_shown = is_shown_live() and not quiet and resume is None
         _print_report(report, output, verbose=verbose, attempts=not was_shown)
@@ -280,6 +284,12 @@ def validate(
     files: Files,
     secrets: SecretsFile = None,
     strict: run_command.Strict = False,
+    servers: Annotated[
+        bool,
+        typer.Option(
+            "--servers", help="Start the servers, too, and check their tools for model APIs."
+        ),
+    ] = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Check benchmark files for errors, and their names and tags for the conventions.
@@ -291,10 +301,12 @@ def validate(
 
     from mosaico.core.text import count_noun
     from mosaico.harness.lint import report_findings
-    from mosaico.harness.mcp.cli.run import inspect_files
+    from mosaico.harness.mcp.cli.run import check_servers, inspect_files
 
     _load_evaluators()
     inspected = inspect_files(files, secrets, os.environ)
+    if servers:
+        inspected = check_servers(inspected, secrets, os.environ)
     findings = [finding for file in inspected for finding in file.located_findings()]
     report_findings(
         findings, checked=count_noun(len(inspected), "file"), strict=strict, output=output
@@ -307,6 +319,7 @@ def report(
     result: ResultFile,
     junit: run_command.JunitFile = None,
     html: run_command.HtmlFile = None,
+    inspect: run_command.InspectFile = None,
     markdown: MarkdownFile = None,
     csv: Annotated[
         Path | None,
@@ -324,7 +337,7 @@ def report(
     from mosaico.harness.mcp.result_file import read_report
 
     recorded = read_report(result)
-    _write_reports(recorded, csv, junit=junit, html=html, markdown=markdown)
+    _write_reports(recorded, csv, junit=junit, html=html, inspect=inspect, markdown=markdown)
     _print_report(recorded, output, verbose=verbose)
 
 
@@ -383,6 +396,7 @@ def _write_reports(
     *,
     junit: Path | None,
     html: Path | None,
+    inspect: Path | None,
     markdown: Path | None,
 ) -> None:
     from mosaico.harness.mcp.report_view import calls_csv, run_view, tasks_csv
@@ -391,7 +405,7 @@ def _write_reports(
     if csv is not None:
         write_report(csv, tasks_csv(report))
         write_report(csv.with_name(f"{csv.stem}-calls{csv.suffix}"), calls_csv(report))
-    write_reports(run_view(report), junit=junit, html=html, markdown=markdown)
+    write_reports(run_view(report), junit=junit, html=html, inspect=inspect, markdown=markdown)
 
 
 if __name__ == "__main__":

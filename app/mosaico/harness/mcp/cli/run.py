@@ -1,5 +1,7 @@
 """`ot-bench run` without its command line: options to a plan, a plan to result files."""
 
+import asyncio
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
@@ -12,9 +14,11 @@ from mosaico.core.console.terminal import WrongUsage, escape_line, print_status,
 from mosaico.core.text import count_noun
 from mosaico.harness.budget import Budget, BudgetLimits
 from mosaico.harness.commands.progress import show_progress
-from mosaico.harness.commands.run_command import RunInterrupted, run_interruptible
+from mosaico.harness.commands.run_command import RunInterrupted, announce_api, run_interruptible
 from mosaico.harness.lint import LintSeverity
 from mosaico.harness.mcp.cli.file_picker import resolve_files
+from mosaico.harness.mcp.cli.server_check import add_server_findings
+from mosaico.harness.mcp.config import TaskType
 from mosaico.harness.mcp.lint import lint
 from mosaico.harness.mcp.loader import (
     LoadedFile,
@@ -35,6 +39,7 @@ from mosaico.harness.mcp.plan_builder import (
 from mosaico.harness.mcp.report_view import attempt_view
 from mosaico.harness.mcp.result_file import add_result, add_server, read_report, write_report
 from mosaico.harness.mcp.secrets import default_secrets_paths, find_secrets
+from mosaico.harness.mcp.servers.server import ServerEnvironment
 from mosaico.harness.mcp.types import (
     AttemptEnded,
     Event,
@@ -45,6 +50,7 @@ from mosaico.harness.mcp.types import (
 )
 from mosaico.harness.result_file import RunJournal, claim_result_file, journal_of, result_of
 from mosaico.harness.results import AttemptOutcome
+from mosaico.llm.folder_cache import TurnCache
 from mosaico.llm.prices import NoPrice, Price, read_price
 
 TRACED_CHARS: Final = 2000
@@ -67,6 +73,7 @@ class McpRunOptions:
     run_budget: BudgetLimits = field(default_factory=BudgetLimits)
     secrets: Path | None = None
     prices: Path | None = None
+    cache: TurnCache | None = None
     output: Path | None = None
     reports: Sequence[Path] = ()
     csv: bool = False
@@ -90,6 +97,17 @@ def inspect_files(
         lint(load_file(path, secrets, environment, undefined=LintSeverity.WARNING))
         for path in resolve_files(names)
     ]
+
+
+def check_servers(
+    files: Sequence[LoadedFile], secrets_file: Path | None, environment: Mapping[str, str]
+) -> list[LoadedFile]:
+    """The files with findings about their servers, which are started for it."""
+    masked_values = secret_values(files, find_secrets(secrets_file)) | host_values(files)
+    path = environment.get("PATH", os.defpath)
+    return asyncio.run(
+        add_server_findings(files, ServerEnvironment(path=path, secret_values=masked_values))
+    )
 
 
 def usable_files(options: McpRunOptions, environment: Mapping[str, str]) -> list[LoadedFile]:
@@ -180,10 +198,17 @@ def run_files(prepared: PreparedRun) -> McpReport:
     # The MCP SDK takes seconds to import; checking and listing files do without.
     from mosaico.harness.mcp.agent_loop.run import run_plan
 
+    tasks = [task for task in prepared.plan.tasks if task.type is TaskType.HARNESS]
+    models = {(task.endpoint.provider, task.model, task.turn_settings) for task in tasks}
+    for provider, model, settings in sorted(models, key=str):
+        announce_api(provider, model, settings)
     with closing(McpRecorder(prepared)) as recorder:
         try:
             budget = Budget(limits=prepared.options.run_budget)
-            report = run_interruptible(run_plan(prepared.plan, recorder.on_event, budget=budget))
+            run = run_plan(
+                prepared.plan, recorder.on_event, budget=budget, cache=prepared.options.cache
+            )
+            report = run_interruptible(run)
         except KeyboardInterrupt:
             report = recorder.finish(recorder.partial_report())
             raise RunInterrupted(report, prepared.output) from None
@@ -223,6 +248,8 @@ class McpRecorder:
             add_server(self._journal, event.facts)
             if event.changed:
                 print_warning(f"the tools of {event.facts.name} have changed since its first start")
+            for remark in event.facts.remarks:
+                print_warning(f"server {event.facts.name!r}: {remark}")
         elif isinstance(event, Traced):
             print_status(f"{event.key.task}: {escape_line(event.line)[:TRACED_CHARS]}")
 
@@ -267,7 +294,7 @@ def _require_distinct_files(options: McpRunOptions) -> None:
         if path.resolve() in used_paths:
             raise WrongUsage(
                 f"{path} is already used as an input or output file",
-                hint="name another file with --output, --junit, --html or --markdown",
+                hint="name another file with --output, --junit, --html, --inspect or --markdown",
             )
         used_paths.add(path.resolve())
 

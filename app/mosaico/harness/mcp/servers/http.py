@@ -1,4 +1,4 @@
-"""The connection to a server over streamable HTTP, and its responses that are not MCP.
+"""The connection to a server over HTTP, and its responses that are not MCP.
 
 The SDK reports all of them with one sentence; the author of a benchmark file needs the HTTP status.
 """
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import mcp_types
+from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
@@ -23,10 +24,18 @@ from mosaico.harness.mcp.config import HttpServer
 MAX_RESPONSE_BYTES: Final = 16 * 1024 * 1024
 REQUEST_TIMEOUT_S: Final = 3600.0  # each task has its own timeout
 _MCP_CONTENT_TYPES: Final = ("application/json", "text/event-stream")
-# Messages of the SDK for a closed connection; a server may use the same error code for its own.
-_SDK_CLOSED_MESSAGES: Final = ("Connection closed", "SSE stream")
+MAX_EVENT_BYTES: Final = MAX_RESPONSE_BYTES - 64 * 1024  # such a response holds other lines, too
+MAX_STREAM_BYTES: Final = 256 * 1024 * 1024  # of HTTP+SSE, where all responses are one stream
+# Messages of the SDK for a closed connection; a server may use the same error code for its own. One
+# event that is too large (`SSE stream failed`) ends its request only.
+_SDK_CLOSED_MESSAGES: Final = ("Connection closed", "SSE stream ended")
 _URL_REMEDY: Final = "; correct its url"
-_STATUS_REMEDIES: Final = dict.fromkeys((401, 403), "; correct its headers")
+_SSE_REMEDY: Final = "; correct its url, or write type: sse if it speaks HTTP+SSE"
+_STATUS_REMEDIES: Final = {
+    **dict.fromkeys((401, 403), "; correct its headers"),
+    **dict.fromkeys((404, 405), _SSE_REMEDY),
+}
+_SESSION_HEADER: Final = "mcp-session-id"
 
 
 class HttpConnection:
@@ -41,14 +50,38 @@ class HttpConnection:
     @asynccontextmanager
     async def streams(self) -> AsyncIterator[Any]:
         """The message streams for a session of the SDK."""
-        async with outbound_async_client(
-            timeout_s=REQUEST_TIMEOUT_S, max_bytes=MAX_RESPONSE_BYTES, policy=self._policy
-        ) as http:
-            http.headers.update(self._config.headers)
-            # A hook, because the SDK reports every kind of failure in the same words.
-            http.event_hooks["response"].append(self._check_response)
-            async with streamable_http_client(self._config.url, http_client=http) as streams:
+        if self._config.type == "sse":
+            async with sse_client(
+                self._config.url,
+                sse_read_timeout=REQUEST_TIMEOUT_S,
+                httpx_client_factory=self._stream_client,
+            ) as streams:
                 yield streams
+            return
+        async with (
+            self._client(MAX_RESPONSE_BYTES) as http,
+            streamable_http_client(
+                self._config.url, http_client=http, max_sse_event_size=MAX_EVENT_BYTES
+            ) as streams,
+        ):
+            yield streams
+
+    def _stream_client(
+        self,
+        headers: dict[str, str] | None = None,  # noqa: ARG002 - the signature
+        timeout: httpx2.Timeout | None = None,  # noqa: ARG002
+        auth: httpx2.Auth | None = None,  # noqa: ARG002
+    ) -> httpx2.AsyncClient:
+        return self._client(MAX_STREAM_BYTES)
+
+    def _client(self, max_bytes: int) -> httpx2.AsyncClient:
+        http = outbound_async_client(
+            timeout_s=REQUEST_TIMEOUT_S, max_bytes=max_bytes, policy=self._policy
+        )
+        http.headers.update(self._config.headers)
+        # A hook, because the SDK reports every kind of failure in the same words.
+        http.event_hooks["response"].append(self._check_response)
+        return http
 
     def loss_reason(self, error: BaseException, since: float = float("-inf")) -> str | None:
         """Return the reason why the connection is lost, given an error and the responses after
@@ -69,7 +102,10 @@ class HttpConnection:
         """Check the response to a POST; GET streams and DELETE of sessions are optional for servers."""
         if response.request.method != "POST":
             return
-        problem = await _describe_non_mcp_response(response)
+        is_stream = self._config.type == "sse"
+        problem = await _lost_session(response) or (
+            None if is_stream else await _describe_non_mcp_response(response)
+        )
         if problem is not None:
             self._refusal = f"{_host(self._config.url)} answered {problem}"
             self._refused_at = time.monotonic()
@@ -82,6 +118,21 @@ def is_closed(error: BaseException) -> bool:
         and error.code == mcp_types.CONNECTION_CLOSED
         and error.message.startswith(_SDK_CLOSED_MESSAGES)
     )
+
+
+async def _lost_session(response: httpx2.Response) -> str | None:
+    """Why the session is lost, when the server no longer knows it.
+
+    The specification says 404; servers also say it with another status, in the error's words.
+    """
+    status = response.status_code
+    if status < HTTPStatus.BAD_REQUEST or _SESSION_HEADER not in response.request.headers:
+        return None
+    await response.aread()
+    message = _json_rpc_error(response.content)
+    if message is None or (status != HTTPStatus.NOT_FOUND and "session" not in message.lower()):
+        return None
+    return f"{status} {message}: it lost the session; check its log"
 
 
 async def _describe_non_mcp_response(response: httpx2.Response) -> str | None:
@@ -115,11 +166,22 @@ def _is_json_rpc(content: bytes) -> bool:
     """Return whether the content is a JSON-RPC message: some servers send it with an error
     status.
     """
+    message = _json_object(content)
+    return message is not None and "jsonrpc" in message
+
+
+def _json_rpc_error(content: bytes) -> str | None:
+    message = _json_object(content) or {}
+    error = message.get("error")
+    return str(error.get("message", "")) if isinstance(error, dict) else None
+
+
+def _json_object(content: bytes) -> dict[str, Any] | None:
     try:
         message = json.loads(content)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(message, dict) and "jsonrpc" in message
+        return None
+    return message if isinstance(message, dict) else None
 
 
 def _host(url: str) -> str:

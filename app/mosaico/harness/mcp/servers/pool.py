@@ -89,7 +89,7 @@ class ServerPool:
         if attempt.task.share_servers:
             borrowed: list[McpServer] = []
             try:
-                for planned in attempt.task.servers:
+                for planned in attempt.task.all_servers():
                     borrowed += [await self._borrow(attempt, planned)]
                 yield borrowed
             except TimeoutError:
@@ -100,7 +100,7 @@ class ServerPool:
                 await self._release(attempt, borrowed)
             return
         task = attempt.task
-        async with running_servers(task.servers, task.file, self._environment) as servers:
+        async with running_servers(task.all_servers(), task.file, self._environment) as servers:
             for server in servers:
                 self._tracker.record(server.facts)
             yield servers
@@ -160,7 +160,8 @@ class ServerPool:
 
 def _shared_keys(attempt: PlannedAttempt) -> list[SharedServerKey]:
     task = attempt.task
-    return [_shared_key(attempt, server) for server in task.servers] if task.share_servers else []
+    servers = task.all_servers() if task.share_servers else ()
+    return [_shared_key(attempt, server) for server in servers]
 
 
 def _shared_key(attempt: PlannedAttempt, server: PlannedServer) -> SharedServerKey:

@@ -16,15 +16,17 @@ import httpx2
 import mcp_types
 from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from pydantic import ValidationError
 
 from mosaico.core.errors import AppError
 from mosaico.core.masking import secret_masker
 from mosaico.core.network_policy import ALLOW_ALL_ADDRESSES, OutboundPolicy
-from mosaico.harness.mcp.config import HttpServer, StdioServer
+from mosaico.harness.mcp.config import HttpServer, ReadyCheck, StdioServer
 from mosaico.harness.mcp.plan import PlannedServer
 from mosaico.harness.mcp.servers.http import HttpConnection, is_closed
-from mosaico.harness.mcp.servers.info import fetch_server_facts
+from mosaico.harness.mcp.servers.info import fetch_server_facts, fetch_tools
+from mosaico.harness.mcp.servers.replies import reply_callbacks
 from mosaico.harness.mcp.servers.stdio import (
     EXIT_REPORT_WAIT_S,
     SIGTERM_GRACE_S,
@@ -33,12 +35,20 @@ from mosaico.harness.mcp.servers.stdio import (
     StdioConnection,
     running_program,
 )
-from mosaico.harness.mcp.tool_content import describe_contents, parse_contents, render_text
+from mosaico.harness.mcp.tool_content import (
+    describe_contents,
+    parse_contents,
+    parse_result,
+    render_text,
+)
 from mosaico.harness.mcp.types import ErrorKind, McpToolCall, ServerFacts
+from mosaico.harness.text_search import compile_pattern
 from mosaico.harness.validation_messages import describe_errors
 
 PING_TIMEOUT_S: Final = 2.0
+READY_POLL_S: Final = 0.2
 MAX_REASON_CHARS: Final = 300  # of one reason of a failure
+URL_ELICITATION_REQUIRED: Final = -32042  # MCP specification 2025-11-25
 CLIENT_INFO: Final = mcp_types.Implementation(name="ot-bench", version="1")
 
 # Results report the errors of servers; without this the SDK would print them as well.
@@ -90,9 +100,12 @@ class McpServer:
         self._config = server.config
         self._environment = environment
         self._session: ClientSession
+        self._dispatcher: JSONRPCDispatcher[Any]
+        self._has_changed_tools = False
         self._stdio: StdioConnection | None = None
         self._http: HttpConnection | None = None
         self._loss: str | None = None
+        self._last_answer: str | None = None  # while the server is not ready
         self._has_unanswered_call = False
         self._session_task: asyncio.Task[None] | None = None
         self._stop_requested = asyncio.Event()
@@ -124,7 +137,8 @@ class McpServer:
             raise self._died_error()
         start_time = time.monotonic()
         try:
-            result = await self._session.call_tool(tool, arguments)
+            answer = await self._send("tools/call", {"name": tool, "arguments": arguments})
+            result = parse_result(answer)
         except asyncio.CancelledError:
             # The cancelled call may still occupy the server: `is_hanging` finds out.
             self._has_unanswered_call = True
@@ -133,12 +147,36 @@ class McpServer:
             await self._detect_loss(error, start_time)
             if self.is_lost:
                 raise self._died_error() from None
+            if error.code == URL_ELICITATION_REQUIRED:
+                reason = f"{tool} needs somebody who opens a URL: {error.message}"
+                raise ServerError(
+                    ErrorKind.CONFIGURATION, f"server {self.name!r}: {reason}"
+                ) from None
             message = f"MCP error {error.code}: {error.message}"
             return self._tool_call(tool, arguments, _error_result(message), start_time)
         except (ValueError, RuntimeError) as error:  # a result that violates the schema
             message = f"the tool returned an invalid result: {_first_line(error)}"
             return self._tool_call(tool, arguments, _error_result(message), start_time)
         return self._tool_call(tool, arguments, result, start_time)
+
+    async def list_changed_tools(self) -> bool:
+        """List the tools again if the server said that they changed; returns whether it did.
+
+        Raises ServerError.
+        """
+        if not self._has_changed_tools:
+            return False
+        self._has_changed_tools = False
+        start_time = time.monotonic()
+        try:
+            tools, _ = await fetch_tools(self._send)
+        except (MCPError, ValueError) as error:
+            if isinstance(error, MCPError):
+                await self._detect_loss(error, start_time)
+            self._loss = self._loss or next(iter(_iter_reasons(error)))
+            raise self._died_error() from None
+        self.facts = replace(self.facts, tools=tools)
+        return True
 
     async def is_hanging(self) -> bool:
         """Return whether the server ignores a ping after a call was cancelled; it may still work on
@@ -182,7 +220,9 @@ class McpServer:
                 self._session = session
                 try:
                     async with asyncio.timeout(self._config.timeout):
-                        facts = await fetch_server_facts(session, self._file, self.name)
+                        facts = await fetch_server_facts(session, self._send, self._file, self.name)
+                        if self._config.ready is not None:
+                            await self._wait_until_ready(self._config.ready)
                 except (TimeoutError, MCPError, ValueError, RuntimeError) as error:
                     self._loss = await self._loss_reason(error)
                     self._kill()
@@ -195,6 +235,18 @@ class McpServer:
         finally:
             self._loss = self._loss or "it was stopped"
 
+    async def _wait_until_ready(self, check: ReadyCheck) -> None:
+        """Repeat the call until its result matches; the timeout of the start ends it."""
+        pattern = compile_pattern(check.regex)
+        while True:
+            answer = await self._send(
+                "tools/call", {"name": check.tool, "arguments": check.arguments}
+            )
+            self._last_answer = render_text(parse_contents(parse_result(answer)))
+            if pattern.search(self._last_answer):
+                return
+            await asyncio.sleep(READY_POLL_S)
+
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[ClientSession]:
         match self._config:
@@ -203,16 +255,33 @@ class McpServer:
                 program = ServerProgram(command=config.command, args=config.args, env=env)
                 async with (
                     running_program(program) as self._stdio,
-                    ClientSession(self._stdio, self._stdio, client_info=CLIENT_INFO) as session,
+                    self._opened_session(self._stdio, self._stdio) as session,
                 ):
                     yield session
             case HttpServer() as config:
                 self._http = HttpConnection(config, self._environment.policy)
                 async with (
                     self._http.streams() as (reads, writes),
-                    ClientSession(reads, writes, client_info=CLIENT_INFO) as session,
+                    self._opened_session(reads, writes) as session,
                 ):
                     yield session
+
+    def _opened_session(self, reads: Any, writes: Any) -> ClientSession:
+        self._dispatcher = JSONRPCDispatcher(reads, writes)
+        return ClientSession(
+            dispatcher=self._dispatcher,
+            client_info=CLIENT_INFO,
+            message_handler=self._note_message,
+            **reply_callbacks(self._config),
+        )
+
+    async def _send(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """The result as the server wrote it: the SDK refuses a whole answer for one flaw."""
+        return await self._dispatcher.send_raw_request(method, params)
+
+    async def _note_message(self, message: object) -> None:
+        if isinstance(message, mcp_types.ToolListChangedNotification):
+            self._has_changed_tools = True
 
     async def _detect_loss(self, error: MCPError, since: float) -> None:
         """Record whether and why the server is lost, from its process or from its connection.
@@ -231,7 +300,10 @@ class McpServer:
 
     async def _loss_reason(self, error: BaseException) -> str:
         if isinstance(error, TimeoutError):
-            return f"no answer within its timeout of {self._config.timeout:g} s"
+            limit = f"within its timeout of {self._config.timeout:g} s"
+            if self._last_answer is None:
+                return f"no answer {limit}"
+            return f"not ready {limit}; its last answer: {self._last_answer[:MAX_REASON_CHARS]}"
         if self._stdio is not None and self._stdio.is_ended and is_closed(error):
             return await self._stdio.describe_end()
         reason = self._http.loss_reason(error) if self._http is not None else None
