@@ -5,12 +5,12 @@ sources of the named versions. In all of them an agent is asked for the weather 
 """
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from tests.support.otel_frameworks.form import (
     ANSWER,
+    CALL_TEXT,
     Expected,
     Fixture,
 )
@@ -48,10 +48,23 @@ RECORDED: Final = (
     _recorded("traceloop, OpenAI", "0.62.4", "traceloop_openai_0.62.4", Expected(**_BOTH, cached="inside")),
     _recorded("Strands Agents", "1.62.0", "strands_1.62.0", Expected(**_BOTH, output=f"{ANSWER}\n", cached="inside")),
     _recorded("Langfuse SDK", "5.0.4", "langfuse_5.0.4", Expected(**_BOTH, cached="inside")),
-    # Its own spans, filled as its integrations fill them.
-    replace(_recorded("MLflow", "3.17.2", "mlflow_3.17.2", Expected(**_BOTH, cached="inside")), origin="recorded, filled by a script"),
+    _recorded("MLflow", "3.17.2", "mlflow_3.17.2", Expected(**_BOTH, cached="inside"), "openai.autolog"),
+    _recorded("OpenLIT", "1.45.0", "openlit_1.45.0_openai", Expected(**_BOTH, cached="inside"), "OpenAI"),
+    # The model server of Anthropic counts the 8 cached tokens apart: 22 and 32.
+    _recorded("OpenLIT", "1.45.0", "openlit_1.45.0_anthropic", Expected(**_BOTH, cached="added"), "Anthropic"),
+    _recorded("OpenInference, LlamaIndex", "4.6.1", "openinference_llama_index_4.6.1", Expected(**_BOTH, cached="inside")),
+    # The question is in logs alone.
+    _recorded("Semantic Kernel", "1.45.0", "semantic_kernel_1.45.0", Expected(**{**_BOTH, "tools": ("Weather-look_up",)}, input=None)),
+    _recorded("Google ADK", "2.13.0", "google_adk_2.13.0", Expected(**_BOTH, cached="inside", session="s-1"), "SPAN_ONLY"),
+    _recorded("Google ADK", "2.13.0", "google_adk_2.13.0_schema_1", Expected(**_BOTH, cached="inside", session="s-1"), "schema 1"),
+    _recorded("Genkit", "1.42.0", "genkit_1.42.0", Expected(**_BOTH, cached="inside")),
+    # The inputs of a crew are its variables.
+    _recorded("CrewAI", "1.15.30", "crewai_1.15.30", Expected(**_BOTH, input=CALL_TEXT, cached="inside", session="s-1")),
     _recorded("Vercel AI SDK", "5.0.277", "ai_sdk_5.0.277_generate", Expected(**_BOTH, cached="inside", session="s-1"), "generateText"),
     _recorded("Vercel AI SDK", "5.0.277", "ai_sdk_5.0.277_stream", Expected(**_BOTH, cached="inside", session="s-1"), "streamText"),
+    _recorded("Vercel AI SDK", "6.0.326", "ai_sdk_6.0.326_generate", Expected(**_BOTH, cached="inside", session="s-1"), "generateText"),
+    _recorded("Vercel AI SDK", "6.0.326", "ai_sdk_6.0.326_stream", Expected(**_BOTH, cached="inside", session="s-1"), "streamText"),
+    _recorded("Vercel AI SDK", "7.0.173", "ai_sdk_7.0.173_generate", Expected(**_BOTH, cached="inside")),
 )  # fmt: skip
 
 FIXTURES: Final = (*RECORDED, *FRAMEWORKS, *LIBRARIES)

@@ -43,7 +43,7 @@ class Fixture:
     version: str
     spans: Sequence[JSON]
     expected: Expected
-    origin: Literal["recorded", "recorded, filled by a script", "written"] = "written"
+    origin: Literal["recorded", "written"] = "written"
     note: str = ""
 
     @property

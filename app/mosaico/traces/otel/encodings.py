@@ -16,6 +16,8 @@ from mosaico.traces.reported_usage import TokenCounts, read_usage_details
 _UNQUOTED: Final = re.compile(r'\{"role:" (\w+), "content:" (.*?)\}(?=\]|, \{"role:"|$)', re.DOTALL)
 # OpenLIT wrote messages as lines.
 _ROLE_LINE: Final = re.compile(r"^(system|developer|user|assistant|tool): ", re.MULTILINE)
+# `StopEvent(result=AgentOutput(response=…`, which its writer cuts off.
+_PRINTED_OBJECT: Final = re.compile(r"[A-Z]\w+\(\w+=\S")
 _CUT: Final = re.compile(r'\s*[\[{].{0,200}?"(?:role|parts|messages|contents?)"\s*:', re.DOTALL)
 
 
@@ -125,8 +127,12 @@ def tool_calls(value: Any) -> Any:
 
 
 def arguments_of_call(value: Any) -> Any:
-    """The one argument of a recorded call of a function, or the task of an agent of smolagents; any other value unchanged."""
+    """The one argument of a recorded call of a function, or the task of an agent; None for the state of a workflow of LlamaIndex,
+    and any other value unchanged.
+    """
     match parse_value(value):
+        case {"init_state": _, "start_event": _} | {"ctx": _, "ev": _}:
+            return None
         case {"args": [*positional], "kwargs": Mapping() as named, **others} if _are_switches(
             others
         ):
@@ -146,8 +152,10 @@ def arguments_of_call(value: Any) -> Any:
 
 
 def result_of_call(value: Any) -> Any:
-    """The result of a recorded call of a framework; any other value unchanged."""
+    """The result of a recorded call of a framework; None for an object that Python printed, and any other value unchanged."""
     match parse_value(value):
+        case str() as text if _PRINTED_OBJECT.match(text):
+            return None
         case {"outputs": outputs, "kwargs": Mapping()}:  # LangChain by traceloop
             return outputs
         case {"response": {"role": str() as role, "blocks": [*blocks]}}:  # LlamaIndex

@@ -31,6 +31,7 @@ from mosaico.traces.otel.framework_documents import (
 )
 from mosaico.traces.otel.places import (
     Place,
+    Where,
     attribute,
     attributes,
     event_presence,
@@ -193,6 +194,10 @@ CREWAI: Final = Convention(
 
 LLAMA_INDEX: Final = Convention(
     kinds={
+        # OpenInference takes the work before the call for a call, too.
+        Place("", lambda span: span.name.rpartition(".")[2], Where.SPAN): kinds(
+            other="_prepare_chat_with_tools"
+        ),
         event_presence(
             *("LLMChatStartEvent", "LLMChatEndEvent"),
             *("LLMCompletionStartEvent", "LLMCompletionEndEvent"),

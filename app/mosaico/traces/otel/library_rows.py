@@ -27,6 +27,7 @@ from mosaico.traces.otel.places import (
     attributes,
     event_attribute,
     indexed,
+    read_number,
 )
 from mosaico.traces.otel.spans import Span
 
@@ -122,7 +123,11 @@ GENAI: Final = Convention(
         "gen_ai.usage.cache_write_input_tokens",
     ),
     total_tokens=numbers("gen_ai.usage.total_tokens", "llm.usage.total_tokens"),
-    cost=numbers("operation.cost", "gen_ai.usage.cost"),
+    # OpenLIT writes 0 for a model whose price it does not know.
+    cost=(
+        *numbers("operation.cost"),
+        attribute("gen_ai.usage.cost", lambda value: read_number(value) or None),
+    ),
     model=attributes("gen_ai.response.model", "gen_ai.request.model"),
     provider=attributes("gen_ai.provider.name", "gen_ai.system"),
     session=attributes("gen_ai.conversation.id", "gen_ai.thread.id", "anthropic.session.id"),
