@@ -28,10 +28,7 @@ class ModelCall(NamedTuple):
 
     span: Span
     reading: SpanReading
-
-    @property
-    def is_chat(self) -> bool:
-        return self.reading.kind is not SpanKind.EMBEDDING
+    is_chat: bool
 
 
 class SpanKinds:
@@ -130,7 +127,8 @@ def select_model_calls(kinds: SpanKinds) -> list[ModelCall]:
             inner[above.span_id].append(span)
     calls: list[ModelCall] = []
     for span in outermost:
-        call = ModelCall(span, _read_nested(span, inner))
+        is_chat = kinds.kind(span) is not SpanKind.EMBEDDING
+        call = ModelCall(span, _read_nested(span, inner), is_chat)
         request = next((c for c in calls if _is_request_of(call, c)), None)
         if request is None:
             calls.append(call)

@@ -65,7 +65,6 @@ class SideReading(NamedTuple):
 class SpanReading(NamedTuple):
     """The content of a span; None is unknown. `input_tokens` contain those of caches."""
 
-    kind: SpanKind
     model: str | None
     input: SideReading
     output: SideReading
@@ -88,7 +87,6 @@ def read_span(span: Span) -> SpanReading:
     """Read a span; every field is unknown in a span that no known library wrote."""
     usage = read_usage(span)
     return SpanReading(
-        kind=read_kind(span),
         model=_first_text("model", span),
         input=_read_side(span, "input"),
         output=_read_side(span, "output"),
