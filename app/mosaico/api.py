@@ -159,7 +159,7 @@ def include_routers(routes: APIRouter) -> None:
         # Webhooks check them after the signature, as all others after the key.
         checks = [] if router is webhooks else [Depends(reject_wrong_parameters)]
         router.add_to(routes, prefix=PREFIX, responses=PROBLEMS, dependencies=checks)
-    # Exporters append `/v1/traces` to the address of the service.
+    # Exporters append `/v1/traces` and `/v1/logs` to the address of the service.
     otlp_receiver.add_to(routes)
 
 

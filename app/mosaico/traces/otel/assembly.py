@@ -25,7 +25,7 @@ from mosaico.traces.otel.span_reader import (
     read_span,
     read_tool,
 )
-from mosaico.traces.otel.spans import Span
+from mosaico.traces.otel.spans import Span, attach_events
 from mosaico.traces.otel.unread import find_cut, find_unread
 from mosaico.traces.references import read_expected
 from mosaico.traces.types import MAX_TRIAL, ToolCall, Trace, TraceOutcome
@@ -78,7 +78,7 @@ class _SpanTree:
     """The spans of one trace ID, in order of time."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
-        self.spans = sorted(spans, key=lambda span: (span.start_ns, span.span_id))
+        self.spans = attach_events(sorted(spans, key=lambda span: (span.start_ns, span.span_id)))
         self._by_id = {span.span_id: span for span in self.spans}
         reader = FactReader()
         self.facts = {span.span_id: reader.read(span) for span in self.spans}
@@ -200,15 +200,14 @@ def _find_texts(
     kinds: SpanKinds, root: Span, reading: SpanReading, chats: Sequence[ModelCall]
 ) -> _Texts:
     """The input of the root or else of the first call, and the output of the root or else the last answer; those of an
-    agent below a server's span where neither has a text.
+    agent below a server's span where they have no text.
 
     A text that one span hides is hidden in all: libraries leave copies of it around the call. Without an answer where texts
     are recorded and understood, the agent answered nothing.
     """
     readings = [reading, *(chat.reading for chat in chats)]
-    if not any(r.input.text or r.output.text for r in readings):
-        agents = [read_span(span) for span in kinds.agents_below(root)]
-        readings = [reading, *agents, *readings[1:]]
+    if not (any(r.input.text for r in readings) and any(r.output.text for r in readings)):
+        readings += [read_span(span) for span in kinds.agents_below(root)]
     inputs, outputs = [r.input for r in readings], [r.output for r in readings]
     input_text = None if _is_hidden(inputs) else _first_recorded(inputs)
     is_hidden = _is_hidden(outputs)

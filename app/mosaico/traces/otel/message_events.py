@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 from mosaico.traces.messages import parse_arguments, parse_value
 from mosaico.traces.otel.encodings import inside, objects
 from mosaico.traces.otel.places import Place, Where
-from mosaico.traces.otel.spans import Span
+from mosaico.traces.otel.spans import EVENT_CONTENT, Span
 
 # The name of an event, and its attributes.
 Event: TypeAlias = tuple[str, Mapping[str, Any]]
@@ -18,7 +18,6 @@ Event: TypeAlias = tuple[str, Mapping[str, Any]]
 _MESSAGE: Final = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message")
 _CHOICE: Final = "gen_ai.choice"
 _ASSISTANT: Final = "gen_ai.assistant.message"
-_CONTENT: Final = "gen_ai.event.content"
 _OPENAI_AGENTS: Final = "openai_agents"
 
 
@@ -73,7 +72,7 @@ def _choices(events: Sequence[Event]) -> list[Any]:
 
 
 def _content(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    return parse_arguments(body.get(_CONTENT)) or {}
+    return parse_arguments(body.get(EVENT_CONTENT)) or {}
 
 
 def _message(role: str, body: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError, Message
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
@@ -18,6 +19,7 @@ from mosaico.traces.otel.spans import (
     Span,
     SpanEvent,
     UndecodableBody,
+    build_event,
     build_span,
     keeps_event,
     keeps_resource_attribute,
@@ -49,6 +51,31 @@ def iter_protobuf_spans(body: bytes) -> Iterator[Span | RejectedSpan]:
             named = (scope.name, scope.version)
             for span in _messages(scope_spans, SPANS):
                 yield _decode_span(span, resource, named)
+
+
+def iter_protobuf_events(body: bytes) -> Iterator[Span | RejectedSpan]:
+    """The events of spans in an `ExportLogsServiceRequest`, whose field numbers are those of spans. Raises: `UndecodableBody`."""
+    for resource_logs in _messages(body, RESOURCE_SPANS):
+        for scope_logs in _messages(resource_logs, SCOPE_SPANS):
+            for data in _messages(scope_logs, SPANS):
+                event = _decode_event(data)
+                if event is not None:
+                    yield event
+
+
+def _decode_event(data: bytes) -> Span | RejectedSpan | None:
+    try:
+        record = LogRecord.FromString(data)
+    except DecodeError as error:
+        return RejectedSpan(f"is not valid protobuf: {error}")
+    return build_event(
+        trace_id=record.trace_id.hex(),
+        span_id=record.span_id.hex(),
+        name=record.event_name,
+        time_ns=record.time_unix_nano or record.observed_time_unix_nano,
+        attributes=_attributes(record.attributes),
+        body=_value(record.body),
+    )
 
 
 def _decode_span(
