@@ -130,25 +130,41 @@ def arguments_of_call(value: Any) -> Any:
     """The one argument of a recorded call of a function, or the task of an agent; None for the state of a workflow of LlamaIndex,
     and any other value unchanged.
     """
-    match parse_value(value):
+    document = parse_value(value)
+    match document:
         case {"init_state": _, "start_event": _} | {"ctx": _, "ev": _}:
             return None
         case {"args": [*positional], "kwargs": Mapping() as named, **others} if _are_switches(
             others
         ):
-            if positional and not named:
-                return positional[0] if len(positional) == 1 else value
+            if len(positional) == 1 and not named:
+                return positional[0]
             return named if named and not positional else value
-        # Agents of smolagents and of LlamaIndex, and LangChain by traceloop.
-        case (
-            {"task": str() as asked, "reset": _}
-            | {"user_msg": str() as asked}
-            | {"inputs": asked, "kwargs": Mapping()}
-        ):
+    asked = _asked_of_framework(document)
+    return value if asked is None else asked
+
+
+def _asked_of_framework(document: Any) -> Any:
+    match document:
+        # Agents of smolagents and of LlamaIndex.
+        case {"task": str() as asked, "reset": _} | {"user_msg": str() as asked}:
             return asked
+        case {"inputs": asked, "kwargs": Mapping()}:  # LangChain by traceloop
+            return arguments_of_call(asked)
+        case {"messages": [[str(), _], *_] as pairs}:  # LangChain, each with its role
+            return [_message_of_pair(pair) for pair in pairs]
+        case {"contents": [*_] | str()}:  # Gemini
+            return gemini_contents(document)
         case {"new_message": {"parts": [*_]} as message}:  # Google ADK
             return {"role": "user", **message}
-    return value
+    return None
+
+
+def _message_of_pair(pair: Any) -> Any:
+    match pair:
+        case [str() as role, content]:
+            return {"role": role, "content": content}
+    return pair
 
 
 def result_of_call(value: Any) -> Any:

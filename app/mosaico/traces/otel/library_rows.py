@@ -169,13 +169,15 @@ LOGFIRE: Final = Convention(
     input=(
         attribute("events", asked_in_events),
         attribute("all_messages_events", asked_in_events),
-        attribute("request_data", inside("messages")),
+        *(attribute("request_data", inside(name)) for name in ("messages", "input", "prompt")),
     ),
     output=(
         attribute("events", answered_in_events),
         attribute("all_messages_events", conversation_in_events),
-        attribute("response_data", inside("message")),
-        attribute("response_data", inside("combined_chunk_content")),
+        *(
+            attribute("response_data", inside(name))
+            for name in ("message", "combined_chunk_content", "text")
+        ),
         answer_in_request(),
     ),
     usage=(attribute("response_data", inside("usage", of=usage_document)),),

@@ -156,7 +156,7 @@ def read_number(value: Any) -> float | None:
             return read_number(parse_arguments(value))
         case str():
             try:
-                value = float(value)
+                value = float(value.strip('"'))
             except ValueError:
                 return None
         case bool():
