@@ -77,11 +77,15 @@ def _messages_in_text(text: str) -> list[Mapping[str, str]]:
 
 
 def first_candidate(value: Any) -> Any:
-    """The messages of an answer: where each says why it is finished, they are candidates, and the first counts."""
-    messages = parse_value(value)
-    is_choice = isinstance(messages, list) and len(messages) > 1
-    if is_choice and all(isinstance(m, Mapping) and m.get("finish_reason") for m in messages):
-        return messages[:1]
+    """The messages of an answer: those that end for the same reason are candidates, of which the first counts; the steps of an
+    agent end for several.
+    """
+    match parse_value(value):
+        case [{"finish_reason": str() as reason}, _, *_] as messages if all(
+            isinstance(message, Mapping) and message.get("finish_reason") == reason
+            for message in messages
+        ):
+            return messages[:1]
     return value
 
 
