@@ -12,7 +12,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from benchmarks.result_rows import BenchRow, interleave
 from mosaico.traces.otel.export_body import PROTOBUF_TYPE, decode_body
 from mosaico.traces.otel.service import encode_spans
-from tests.support.otel_frameworks.fixtures import RECORDED, export_of
+from tests.support.otel_frameworks.fixtures import RECORDED
+from tests.support.otel_frameworks.form import export_of
 
 SPANS = 512
 # It is 0.3; loaded machines differ by a sixth of that.

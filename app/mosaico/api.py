@@ -53,8 +53,8 @@ from mosaico.runs.router import router as benchmark_runs
 from mosaico.schedules.pages import router as schedule_pages
 from mosaico.schedules.router import router as schedule_configs
 from mosaico.schedules.router import summary_router as daily_summary
+from mosaico.traces.otel.router import LOGS_PATH, TRACES_PATH
 from mosaico.traces.otel.router import PATHS as OTLP_PATHS
-from mosaico.traces.otel.router import TRACES_PATH
 from mosaico.traces.otel.router import router as otlp_receiver
 from mosaico.traces.uploads.router import router as local_datasets
 from mosaico.triggers.pages import router as trigger_pages
@@ -69,6 +69,7 @@ STREAMED_ROUTES = frozenset[tuple[str, str]](
         ("POST", f"{PREFIX}/local-datasets"),
         ("POST", f"{PREFIX}/local-datasets/import"),
         ("POST", TRACES_PATH),
+        ("POST", LOGS_PATH),
         ("POST", "/datasets"),
     }
 )
@@ -159,7 +160,7 @@ def include_routers(routes: APIRouter) -> None:
         # Webhooks check them after the signature, as all others after the key.
         checks = [] if router is webhooks else [Depends(reject_wrong_parameters)]
         router.add_to(routes, prefix=PREFIX, responses=PROBLEMS, dependencies=checks)
-    # Exporters append `/v1/traces` to the address of the service.
+    # Exporters append `/v1/traces` and `/v1/logs` to the address of the service.
     otlp_receiver.add_to(routes)
 
 

@@ -12,7 +12,7 @@ from mosaico.api import PAGES, PREFIX, ROUTERS, STREAMED_ROUTES
 from mosaico.cli import cli
 from mosaico.core.settings import Settings, variable_name
 from mosaico.postgres.programs import packaged_binaries
-from mosaico.traces.otel.router import TRACES_PATH
+from mosaico.traces.otel.router import LOGS_PATH, TRACES_PATH
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "deployment.md").read_text()
@@ -36,7 +36,7 @@ def api_paths() -> set[str]:
         for prefix, router in routers
         for route in router.routes
     }
-    return declared | {TRACES_PATH}
+    return declared | {LOGS_PATH, TRACES_PATH}
 
 
 def test_compose__every_service_runs_an_existing_command() -> None:

@@ -80,7 +80,7 @@ FORMS_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 OF_PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("isAlive", "isReady", "metricsPage"), "a monitor asks it"),
-        **dict.fromkeys(("exportSpans", "receiveLangfuseEvent", "startRunsByWebhook"), "a program calls it"),
+        **dict.fromkeys(("exportSpans", "exportLogs", "receiveLangfuseEvent", "startRunsByWebhook"), "a program calls it"),
         **dict.fromkeys(
             ("replaceAgent", "replaceAlertConfig", "replaceBenchmark", "replaceKpi", "replaceSchedule"),
             "a form changes the fields that somebody edits",

@@ -6,7 +6,12 @@ from typing import Any, Final
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import (
+    AnyValue,
+    ArrayValue,
+    KeyValue,
+    KeyValueList,
+)
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
 from tests.support.import_files import DATA
@@ -91,5 +96,7 @@ def any_value(value: Any) -> AnyValue:
             return AnyValue(double_value=value)
         case str():
             return AnyValue(string_value=value)
+        case Mapping():
+            return AnyValue(kvlist_value=KeyValueList(values=key_values(value)))
         case _:
             return AnyValue(array_value=ArrayValue(values=map(any_value, value)))

@@ -20,8 +20,8 @@ class ReaderVersion(NamedTuple):
 
 # By name of the trace source, or of the importer of files. A reader that is not here, of a plugin, has version 1.
 READER_VERSIONS: Final[Mapping[str, ReaderVersion]] = {
-    "langfuse": ReaderVersion(answers=3, usage=2),
-    "otel": ReaderVersion(answers=4, usage=3),
+    "langfuse": ReaderVersion(answers=3, usage=3),
+    "otel": ReaderVersion(answers=5, usage=4),
     "harness": ReaderVersion(),
     "csv": ReaderVersion(answers=3, usage=2),
     "jsonl": ReaderVersion(answers=3, usage=2),

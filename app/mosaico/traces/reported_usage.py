@@ -1,16 +1,26 @@
 """Tokens and cost as tools report them; pure."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-_TOTALS: Final = ("total", "total_tokens", "totaltokens", "tokens")
+_TOTALS: Final = (
+    *("total", "total_tokens", "totaltokens", "tokens", "total_token_count", "totaltokencount"),
+)
 _INPUT_WORDS: Final = ("input", "prompt")
-_OUTPUT_WORDS: Final = ("output", "completion")
+# The output of Gemini is that of its candidates, with its thoughts.
+_OUTPUT_WORDS: Final = (
+    "output",
+    "completion",
+    "candidates",
+    "thoughts_token",
+    "thoughtstokencount",
+)
 _PLAIN_INPUTS: Final = ("input", "input_tokens", "inputtokens", "prompt_tokens", "prompttokens")
 _PLAIN_OUTPUTS: Final = (
     *("output", "output_tokens", "outputtokens", "completion_tokens", "completiontokens"),
 )
+# A number with more digits is not read: it fits into no column.
+_MAX_DIGITS: Final = 20
 
 
 class ReportedUsage(NamedTuple):
@@ -46,14 +56,8 @@ def read_usage_details(details: Mapping[str, Any]) -> TokenCounts:
     either part of the plain count or comes on top of it; the total decides which. The total also supplies a side that
     is missing. Nested objects are parts of the plain counts and are not read. Source: docs of `usage_details` of Langfuse.
     """
-    amounts = {
-        name.lower(): int(value)
-        for name, value in details.items()
-        if isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and 0 <= value < 2**63
-        and math.isfinite(value)
-    }
+    counts = ((name.lower(), _count(value)) for name, value in details.items())
+    amounts = {name: count for name, count in counts if count is not None}
     input_tokens = _sum_matching(amounts, _INPUT_WORDS)
     output_tokens = _sum_matching(amounts, _OUTPUT_WORDS)
     total = next((amounts[name] for name in _TOTALS if name in amounts), None)
@@ -67,6 +71,15 @@ def read_usage_details(details: Mapping[str, Any]) -> TokenCounts:
         if output_tokens is None:
             output_tokens = max(total - input_tokens, 0)
     return TokenCounts(input_tokens, output_tokens)
+
+
+def _count(value: Any) -> int | None:
+    """A count of tokens; some writers send it as a text."""
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value[:_MAX_DIGITS])
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**63:
+        return None
+    return int(value)
 
 
 def _plain(

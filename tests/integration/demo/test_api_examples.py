@@ -73,6 +73,7 @@ def test_api_examples__pin_the_good_run(demo: Service) -> None:
         ("uploadTraces", "/api/v1/local-datasets?name=tried&runName=one"),
         ("importResults", "/api/v1/local-datasets/import?name=tried"),
         ("exportSpans", "/v1/traces"),
+        ("exportLogs", "/v1/logs"),
     ],
 )
 def test_api_examples__of_every_media_type_are_accepted(

@@ -6,7 +6,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from mosaico.traces.reader_versions import READER_VERSIONS, ReaderVersion
-from tests.support.otel_frameworks.fixtures import FIXTURES, export_of
+from tests.support.otel_frameworks.fixtures import FIXTURES
+from tests.support.otel_frameworks.form import export_of
 from tests.support.otlp import PROTOBUF, export, json_export, span
 from tests.support.service import JSON, Service
 

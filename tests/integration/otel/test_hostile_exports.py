@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mosaico.traces.otel.assembly import assemble_items, assemble_trace
 from mosaico.traces.otel.conventions import KINDS, PLACES
-from mosaico.traces.otel.export_body import JSON_TYPE, PROTOBUF_TYPE, decode_body
+from mosaico.traces.otel.export_body import JSON_TYPE, PROTOBUF_TYPE, Signal, decode_body
 from mosaico.traces.otel.facts import FactReader
 from mosaico.traces.otel.service import encode_spans
 from mosaico.traces.otel.spans import Span, UndecodableBody
@@ -143,10 +143,19 @@ def protobuf_body(seed: int) -> bytes:
     return bytes(body)
 
 
+def as_logs(body: bytes) -> bytes:
+    """A JSON export of spans as one of log records."""
+    names = {b"resourceSpans": b"resourceLogs", b"scopeSpans": b"scopeLogs", b'"spans"': b'"logRecords"', b'"name"': b'"eventName"', b'"s"': b'"gen_ai.choice"'}  # fmt: skip
+    for span_name, log_name in names.items():
+        body = body.replace(span_name, log_name)
+    return body
+
+
 protobuf_bodies = st.integers(0, 2**32).map(protobuf_body) | st.binary(max_size=60)
 bodies = st.tuples(protobuf_bodies, st.just(PROTOBUF_TYPE)) | st.tuples(
-    json_bodies, st.just(JSON_TYPE)
+    json_bodies | json_bodies.map(as_logs), st.just(JSON_TYPE)
 )
+signals = st.sampled_from(Signal)
 
 
 def read_as_traces(spans: list[Span]) -> None:
@@ -162,11 +171,11 @@ def read_as_traces(spans: list[Span]) -> None:
             assemble_items(parts, dataset, run_name)
 
 
-@given(body=bodies)
+@given(body=bodies, signal=signals)
 @settings(max_examples=6 * settings().max_examples, suppress_health_check=[HealthCheck.too_slow])
-def test_decoder__any_body_is_spans_or_a_400(body: tuple[bytes, str]) -> None:
+def test_decoder__any_body_is_spans_or_a_400(body: tuple[bytes, str], signal: Signal) -> None:
     try:
-        spans = list(decode_body(*body))
+        spans = list(decode_body(*body, signal))
     except UndecodableBody:  # status 400
         return
     with encode_spans(spans):
@@ -178,13 +187,17 @@ def test_decoder__any_body_is_spans_or_a_400(body: tuple[bytes, str]) -> None:
 def test_receiver__any_body_gets_200_400_or_413(service: Service) -> None:
     headers: dict[str, Any] = dict(service.client.headers)
 
-    @given(body=bodies, packed=st.sampled_from(["", "gzip", "cut"]))
-    def send(body: tuple[bytes, str], packed: str) -> None:
+    @given(
+        body=bodies,
+        packed=st.sampled_from(["", "gzip", "cut"]),
+        path=st.sampled_from(["/v1/traces", "/v1/logs"]),
+    )
+    def send(body: tuple[bytes, str], packed: str, path: str) -> None:
         content, content_type = body
         if packed:
             content = gzip.compress(content)[: -3 if packed == "cut" else None]
         response = service.client.post(
-            "/v1/traces",
+            path,
             content=content,
             headers={
                 **headers,

@@ -5,6 +5,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from typing import Any
 
 import httpx
 import pytest
@@ -14,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.traces.models import OtelSpan, OtelTrace
 from mosaico.traces.otel import router
+from mosaico.traces.otel.assembly import assemble_trace
 from mosaico.traces.otel.export_body import MAX_EXPORT_BYTES
 from mosaico.traces.otel.service import EncodedSpans, store_spans
 from mosaico.traces.otel.spans import Span, StoredSpan, load_span
@@ -245,10 +247,33 @@ def test_receiver__requires_a_key_with_the_role_run(service: Service) -> None:
         assert send(service, export([span()]), **headers).status_code == status
 
 
-@pytest.mark.parametrize("path", ["/v1/logs", "/v1/metrics"])
-def test_receiver__other_signals_are_refused_with_the_setting_to_change(
-    service: Service, path: str
-) -> None:
-    response = service.client.post(path, content=b"", headers=PROTOBUF)
+def test_receiver__metrics_are_refused_with_the_setting_to_change(service: Service) -> None:
+    response = service.client.post("/v1/metrics", content=b"", headers=PROTOBUF)
     assert response.status_code == 404
     assert "_EXPORTER=none" in response.json()["detail"]
+
+
+def test_receiver__texts_in_logs_are_stored_once_and_belong_to_their_span(service: Service) -> None:
+    record = {
+        "traceId": "1".zfill(32),
+        "spanId": "1".zfill(16),
+        "timeUnixNano": str(START_NS),
+        "eventName": "gen_ai.user.message",
+        "body": {"stringValue": '{"content": "Weather in Rome?"}'},
+    }
+    other = {**record, "eventName": "", "body": {"stringValue": "the agent started"}}
+    logs = {"resourceLogs": [{"scopeLogs": [{"logRecords": [record, other]}]}]}
+    for _ in range(2):
+        response = service.client.post("/v1/logs", json=logs)
+        assert (response.status_code, response.json()) == (200, {})
+    assert send(service, export([span("chat", span_id="1")])).status_code == 200
+
+    stored = stored_spans(service)
+    assert len(stored) == 2
+    assert assemble_trace(stored).input == "Weather in Rome?"
+    deep: Any = {"stringValue": "x"}
+    for _ in range(60):
+        deep = {"arrayValue": {"values": [deep]}}
+    logs["resourceLogs"][0]["scopeLogs"][0]["logRecords"] = [{**record, "body": deep}]
+    response = service.client.post("/v1/logs", json=logs)
+    assert response.json()["partialSuccess"]["rejectedLogRecords"] == "1"

@@ -6,7 +6,8 @@ python -m tests.support.otel_frameworks.table
 from pathlib import Path
 from typing import Final
 
-from tests.support.otel_frameworks.fixtures import FIXTURES, Fixture
+from tests.support.otel_frameworks.fixtures import FIXTURES
+from tests.support.otel_frameworks.form import Fixture
 
 FILE: Final = Path(__file__).parents[3] / "docs" / "otel.md"
 BEGIN: Final = "<!-- The table is generated: python -m tests.support.otel_frameworks.table -->\n"

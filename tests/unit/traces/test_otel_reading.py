@@ -116,6 +116,26 @@ def test_hidden__text_stays_hidden_where_a_library_leaves_a_copy(mark: str) -> N
     assert "secret" not in str(trace.transcript)
 
 
+def test_hidden__text_of_a_call_is_not_read_from_an_agent_below_a_server() -> None:
+    agent = {
+        "openinference.span.kind": "AGENT",
+        "input.value": QUESTION,
+        "output.value": "a secret",
+    }
+    call = {"openinference.span.kind": "LLM", "output.value": "__REDACTED__"}
+    trace = assemble(part(1, {}), part(2, agent, parent=1), part(3, call, parent=2))
+    assert (trace.input, trace.output, trace.tags) == (QUESTION, None, NOT_RECORDED)
+
+
+@pytest.mark.parametrize("side", ["input", "output"])
+def test_missing__messages_that_were_cut_off_are_named(side: str) -> None:
+    name = f"gen_ai.{side}.messages"
+    trace = assemble(part(1, chat((3, 4), {**TEXTS, name: TEXTS[name][:-20]})))
+    assert getattr(trace, side) is None
+    assert trace.tags == NOT_UNDERSTOOD
+    assert trace.attributes["contentNotUnderstood"] == f"{name} (cut off)"
+
+
 @pytest.mark.parametrize("mark", ["[REDACTED]", "[Scrubbed due to 'password']"])
 def test_hidden__text_inside_of_messages_is_no_answer(mark: str) -> None:
     call = {**TEXTS, "gen_ai.output.messages": messages("assistant", mark)}
@@ -200,6 +220,16 @@ def test_tokens__of_a_call_in_a_call_count_once_and_fill_what_the_outer_lacks() 
     assert assemble(part(1, {}), part(2, chat((4, 1), TEXTS), parent=1), inner).input_tokens == 4
     filled = assemble(part(1, {}), part(2, chat(more=TEXTS), parent=1), inner)
     assert (filled.input_tokens, filled.turns, filled.output) == (4, 1, "Rome")
+
+
+def test_tokens__of_a_call_that_was_repeated_count_once_and_those_of_several_answers_all() -> None:
+    outer, answer = part(1, chat((4, 1), TEXTS)), part(3, chat((4, 1), TEXTS), parent=1)
+    failed = part(2, chat(), parent=1)
+    failed.status.code = 2  # type: ignore[assignment]
+    repeated = assemble(outer, failed, answer)
+    assert (repeated.input_tokens, repeated.turns) == (4, 1)
+    several = assemble(outer, answer, part(4, chat((5, 2), TEXTS), parent=1))
+    assert (several.input_tokens, several.output_tokens, several.turns) == (9, 3, 2)
 
 
 def test_tokens__of_a_span_without_a_kind_are_a_wrapper_or_a_call() -> None:

@@ -25,14 +25,15 @@ from mosaico.traces.otel.span_reader import (
     read_span,
     read_tool,
 )
-from mosaico.traces.otel.spans import Span
-from mosaico.traces.otel.unread import find_unread
+from mosaico.traces.otel.spans import Span, attach_events
+from mosaico.traces.otel.unread import find_cut, find_unread
 from mosaico.traces.references import read_expected
 from mosaico.traces.types import MAX_TRIAL, ToolCall, Trace, TraceOutcome
 
 EXPECTED_OUTPUTS: Final = (
     "mosaico.expected_output",
     "langfuse.experiment.item.expected_output",
+    "braintrust.expected",
 )
 TRIAL: Final = "mosaico.trial"
 TASK_SPAN_ID: Final = "langfuse.experiment.item.root_observation_id"
@@ -77,7 +78,7 @@ class _SpanTree:
     """The spans of one trace ID, in order of time."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
-        self.spans = sorted(spans, key=lambda span: (span.start_ns, span.span_id))
+        self.spans = attach_events(sorted(spans, key=lambda span: (span.start_ns, span.span_id)))
         self._by_id = {span.span_id: span for span in self.spans}
         reader = FactReader()
         self.facts = {span.span_id: reader.read(span) for span in self.spans}
@@ -157,7 +158,7 @@ def _assemble(tree: _SpanTree, root: Span, spans: Sequence[Span]) -> Trace:
         for message in reading.output.messages
         for call in message.tool_calls
     ]
-    texts = _find_texts(root, root_reading, chats, agent_spans)
+    texts = _find_texts(kinds, root, root_reading, chats)
     error = read_error(root)
     expected, expected_any = _find_expected_output(root, agent_spans)
     facts = merge_facts(tree.facts[span.span_id] for span in _root_first(root, agent_spans))
@@ -196,24 +197,30 @@ def _root_first(root: Span, spans: Sequence[Span]) -> Iterator[Span]:
 
 
 def _find_texts(
-    root: Span, reading: SpanReading, chats: Sequence[ModelCall], spans: Sequence[Span]
+    kinds: SpanKinds, root: Span, reading: SpanReading, chats: Sequence[ModelCall]
 ) -> _Texts:
-    """The input of the root or else of the first call, and the output of the root or else the last answer.
+    """The input of the root or else of the first call, and the output of the root or else the last answer; those of an
+    agent below a server's span where they have no text.
 
     A text that one span hides is hidden in all: libraries leave copies of it around the call. Without an answer where texts
     are recorded and understood, the agent answered nothing.
     """
     readings = [reading, *(chat.reading for chat in chats)]
+    if not (any(r.input.text for r in readings) and any(r.output.text for r in readings)):
+        readings += [read_span(span) for span in kinds.agents_below(root)]
     inputs, outputs = [r.input for r in readings], [r.output for r in readings]
     input_text = None if _is_hidden(inputs) else _first_recorded(inputs)
     is_hidden = _is_hidden(outputs)
     output = None if is_hidden else _last_answer(outputs)
+    spans = (root, *(chat.span for chat in chats))
     if output is not None or is_hidden:
-        return _Texts(input_text, output, output is not None, ())
+        cut = () if input_text is not None else find_cut(spans, "input")
+        return _Texts(input_text, output, output is not None, cut)
     if input_text is not None:
-        unread = find_unread((root, *(chat.span for chat in chats)), only_answers=True)
+        unread = (*find_cut(spans, "output"), *find_unread(spans, only_answers=True))
         return _Texts(input_text, None if unread else "", is_recorded=True, unread=unread)
-    unread = () if _is_hidden(inputs) else find_unread(_root_first(root, spans))
+    unread = () if _is_hidden(inputs) else find_unread(_root_first(root, kinds.agent_spans))
+    unread = (*find_cut(spans, "input"), *unread)
     return _Texts(None, None, is_recorded=False, unread=unread)
 
 

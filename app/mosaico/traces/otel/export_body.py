@@ -3,13 +3,14 @@
 import json
 import zlib
 from collections.abc import Iterator
+from enum import Enum
 from http import HTTPStatus
 from typing import IO, Final
 
 from fastapi import Response
 
 from mosaico.core.errors import AppError, TooLarge
-from mosaico.traces.otel.json_decoder import iter_json_spans
+from mosaico.traces.otel.json_decoder import iter_json_events, iter_json_spans
 from mosaico.traces.otel.service import EncodedSpans
 from mosaico.traces.otel.spans import RejectedSpan, Span, UndecodableBody
 
@@ -45,14 +46,27 @@ def unpack_body(packed: IO[bytes], encoding: str) -> bytes:
     return bytes(body)
 
 
-def decode_body(body: bytes, content_type: str) -> Iterator[Span | RejectedSpan]:
-    """The spans of an unpacked body. Raises: `UndecodableBody`, also while the spans are read."""
-    if content_type == JSON_TYPE:
-        return iter_json_spans(body)
-    # It loads protobuf, which a service without exports never needs.
-    from mosaico.traces.otel.protobuf_decoder import iter_protobuf_spans
+class Signal(Enum):
+    """What an export has; the values are the names of its rejected members in a JSON response."""
 
-    return iter_protobuf_spans(body)
+    SPANS = "rejectedSpans"
+    LOGS = "rejectedLogRecords"
+
+
+def decode_body(
+    body: bytes, content_type: str, signal: Signal = Signal.SPANS
+) -> Iterator[Span | RejectedSpan]:
+    """The spans of an unpacked body, or the events of spans in its log records.
+
+    Raises: `UndecodableBody`, also while the spans are read.
+    """
+    if content_type == JSON_TYPE:
+        return iter_json_spans(body) if signal is Signal.SPANS else iter_json_events(body)
+    # It loads protobuf, which a service without exports never needs.
+    from mosaico.traces.otel import protobuf_decoder as decoder
+
+    is_spans = signal is Signal.SPANS
+    return decoder.iter_protobuf_spans(body) if is_spans else decoder.iter_protobuf_events(body)
 
 
 def export_too_large() -> TooLarge:
@@ -89,14 +103,14 @@ RETRY_AFTER: Final = {"Retry-After": "1"}
 RETRYABLE: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-def success_response(spans: EncodedSpans, content_type: str) -> Response:
+def success_response(spans: EncodedSpans, content_type: str, signal: Signal) -> Response:
     """200, with the number of rejected spans and what is not understood; a warning rejects no span."""
     message = spans.message
     if content_type == JSON_TYPE:
-        partial = {"rejectedSpans": str(spans.rejected), "errorMessage": message}
+        partial = {signal.value: str(spans.rejected), "errorMessage": message}
         body = json.dumps({"partialSuccess": partial} if message else {}).encode()
         return Response(body, media_type=JSON_TYPE)
-    # Only the first export in protobuf pays for the import.
+    # Only the first export in protobuf pays for the import. The response to logs has the same encoding.
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
         ExportTracePartialSuccess,
         ExportTraceServiceResponse,

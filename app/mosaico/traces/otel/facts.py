@@ -128,7 +128,7 @@ def merge_facts(facts_of_spans: Iterable[SpanFacts]) -> SpanFacts:
 
 def _first_text(stated: Mapping[str, Any], names: Iterable[str]) -> str | None:
     for name in names:
-        if name in stated and (text := _short_text(stated[name])):
+        if name in stated and (text := _embedded_text(stated[name])):
             return text
     return None
 
@@ -164,5 +164,5 @@ def _metadata(stated: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _embedded_text(value: Any) -> str | None:
-    """The text in a JSON string, as the Langfuse SDK writes metadata; other values as they are."""
+    """The text in a JSON string, as the Langfuse SDK and MLflow write texts; other values as they are."""
     return None if value is None else _short_text(parse_value(value))

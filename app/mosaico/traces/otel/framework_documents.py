@@ -1,18 +1,17 @@
 """Reads the documents that single frameworks write: their messages in a common form, and the usage inside; pure."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from mosaico.traces.messages import parse_arguments, parse_value, read_nested
-from mosaico.traces.otel.places import Place, Where, inside, read_number
+from mosaico.traces.otel.encodings import inside, usage_document
+from mosaico.traces.otel.places import Place, Where
 from mosaico.traces.otel.spans import Span
 from mosaico.traces.reported_usage import TokenCounts
 from mosaico.traces.value_text import parse_encoded
 
 _AMOUNT: Final = re.compile(r"(\w+)=(\d+)")
-_OPENAI_AGENTS: Final = "openai_agents"
 
 
 # --- CrewAI
@@ -149,42 +148,7 @@ def _only(values: Sequence[Any]) -> Any:
     return values[0] if values and all(value == values[0] for value in values) else None
 
 
-# --- others
-
-
-def named_texts(value: Any) -> Any:
-    """Messages whose texts are named `text`, as Dify writes them; any other value unchanged."""
-    match parse_value(value):
-        case [{"role": _, "text": _}, *_] as messages:
-            return [
-                {**m, "content": m.get("content") or m.get("text")} if isinstance(m, Mapping) else m
-                for m in messages
-            ]
-    return value
-
-
-def answer_in_request() -> Place:
-    """The last messages of the assistant where one list has the input and the output: logfire for the Agents SDK of OpenAI."""
-    name = "request_data"
-
-    def find(span: Span) -> Any:
-        if not span.scope.endswith(_OPENAI_AGENTS):
-            return None
-        messages = inside("messages")(span.attributes.get(name))
-        members = messages if isinstance(messages, list) else []
-        last = takewhile(lambda message: inside("role")(message) == "assistant", reversed(members))
-        return list(last)[::-1] or None
-
-    return Place(name, find)
-
-
-def completion_texts(member: str) -> Any:
-    """Decodes numbered prompts or completions, such as `llm.prompts.0.prompt.text`: the text of the first."""
-
-    def decode(rows: Sequence[Any]) -> Any:
-        return next(iter(_present(inside(member, "text")(row) for row in rows)), None)
-
-    return decode
+# --- all
 
 
 def _members(document: Mapping[str, Any] | None, name: str) -> list[Any]:
@@ -192,20 +156,8 @@ def _members(document: Mapping[str, Any] | None, name: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _present(values: Iterable[Any]) -> Iterator[Any]:
-    return (value for value in values if value is not None)
-
-
 def _sum_usage(documents: Iterable[Any]) -> TokenCounts | None:
-    """The sum of usages of OpenAI or Anthropic; None if there is none."""
-    usages = [usage for document in documents if (usage := parse_arguments(document))]
-    sides = [
-        [number for usage in usages if (number := _first_number(usage, names)) is not None]
-        for names in (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"))
-    ]
-    asked, said = (int(sum(side)) if side else None for side in sides)
-    return None if asked is None and said is None else TokenCounts(asked, said)
-
-
-def _first_number(usage: Mapping[str, Any], names: Iterable[str]) -> float | None:
-    return next(iter(_present(read_number(usage.get(name)) for name in names)), None)
+    """The sum of the usages of several calls; None if there is none."""
+    usages = [usage for document in documents if (usage := usage_document(document))]
+    sides = [[count for count in side if count is not None] for side in zip(*usages, strict=True)]
+    return TokenCounts(*(sum(side) if side else None for side in sides)) if usages else None

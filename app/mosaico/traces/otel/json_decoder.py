@@ -12,6 +12,7 @@ from mosaico.traces.otel.spans import (
     Span,
     SpanEvent,
     UndecodableBody,
+    build_event,
     build_span,
     keeps_event,
     keeps_resource_attribute,
@@ -36,6 +37,31 @@ def iter_json_spans(body: bytes) -> Iterator[Span | RejectedSpan]:
                 yield _decode_span(span, resource, scope)
 
 
+def iter_json_events(body: bytes) -> Iterator[Span | RejectedSpan]:
+    """The events of spans in an export of log records. Raises: `UndecodableBody`."""
+    for resource_logs in _objects(_parse(body), "resourceLogs"):
+        for scope_logs in _objects(resource_logs, "scopeLogs"):
+            for record in _objects(scope_logs, "logRecords"):
+                event = _decode_event(record)
+                if event is not None:
+                    yield event
+
+
+def _decode_event(record: Mapping[str, Any]) -> Span | RejectedSpan | None:
+    times = (_nanoseconds(record, key) for key in ("timeUnixNano", "observedTimeUnixNano"))
+    try:
+        return build_event(
+            trace_id=_text(record, "traceId").lower(),
+            span_id=_text(record, "spanId").lower(),
+            name=_text(record, "eventName"),
+            time_ns=next(filter(None, times), 0),
+            attributes=_attributes(record),
+            body=_value(_object(record, "body"), MAX_DEPTH),
+        )
+    except _InvalidSpan as error:
+        return RejectedSpan(str(error))
+
+
 def _parse(body: bytes) -> Mapping[str, Any]:
     try:
         # One span with invalid bytes must not reject the export: exporters drop all spans of a 400.
@@ -48,7 +74,7 @@ def _parse(body: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:  # an integer of thousands of digits, deep nesting
         raise UndecodableBody(f"the body cannot be read: {error}") from None
     if not isinstance(export, Mapping):
-        raise UndecodableBody("the body is not a JSON object with resourceSpans")
+        raise UndecodableBody("the body is not a JSON object of OTLP")
     return export
 
 

@@ -1,11 +1,11 @@
 """The calls of models in a trace, each once, and the sums of what they used."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from mosaico.harness.results import sum_if_complete
-from mosaico.traces.otel.conventions import SpanKind
+from mosaico.traces.otel.convention_row import SpanKind
 from mosaico.traces.otel.span_reader import (
     SideReading,
     SpanReading,
@@ -15,6 +15,7 @@ from mosaico.traces.otel.span_reader import (
     read_usage,
 )
 from mosaico.traces.otel.spans import Span
+from mosaico.traces.otel.unread import may_have_content
 
 Amount: TypeAlias = Literal["input_tokens", "output_tokens", "cost_usd"]
 Ancestors: TypeAlias = Callable[[Span], Iterator[Span]]
@@ -27,10 +28,7 @@ class ModelCall(NamedTuple):
 
     span: Span
     reading: SpanReading
-
-    @property
-    def is_chat(self) -> bool:
-        return self.reading.kind is not SpanKind.EMBEDDING
+    is_chat: bool
 
 
 class SpanKinds:
@@ -54,6 +52,19 @@ class SpanKinds:
         """The nearest call of a model around a span."""
         return next((a for a in self.ancestors(span) if a.span_id in self._calls), None)
 
+    def agents_below(self, root: Span) -> Iterator[Span]:
+        """The topmost spans below a root that are agents: a call of a model is below them, or they alone have its tokens."""
+        around_calls = {a.span_id for span in self.calls for a in self.ancestors(span)}
+        agents = [
+            span
+            for span in self.agent_spans
+            if span is not root
+            and self.kind(span) is SpanKind.OTHER
+            and may_have_content(span)
+            and (span.span_id in around_calls or read_usage(span).input_tokens is not None)
+        ]
+        return self.topmost(agents)
+
     def topmost(self, spans: Sequence[Span]) -> Iterator[Span]:
         """The spans that are not below another of them."""
         ids = {span.span_id for span in spans}
@@ -64,8 +75,11 @@ class SpanKinds:
         return is_own or any(above.span_id in ids for above in self.ancestors(span))
 
     def _call_ids(self) -> set[str]:
-        """A span that is only likely to be a call is a wrapper if there is a call below it."""
+        """A span that is only likely to be a call is a wrapper if there is a call below it, and any span if there are
+        several that did not fail: one call has no two answers.
+        """
         calls = {s.span_id for s in self.agent_spans if self.kind(s) in _CALL_KINDS}
+        calls -= self._wrappers_of_several(calls)
         likely = [s for s in self.agent_spans if self.kind(s) is SpanKind.LIKELY_MODEL]
         if not likely:
             return calls
@@ -75,6 +89,15 @@ class SpanKinds:
             for above in self.ancestors(span)
         }
         return calls | {span.span_id for span in likely if span.span_id not in wrappers}
+
+    def _wrappers_of_several(self, calls: set[str]) -> set[str]:
+        answers = Counter[str]()
+        for span in self.agent_spans:
+            if span.span_id in calls and not span.failed:
+                nearest = next((a for a in self.ancestors(span) if a.span_id in calls), None)
+                if nearest is not None and self.kind(nearest) is self.kind(span):
+                    answers[nearest.span_id] += 1
+        return {span_id for span_id, count in answers.items() if count > 1}
 
     def _is_own_run(self, span: Span) -> bool:
         """Return whether a span ran a tool, and no span around it reports the same run."""
@@ -104,7 +127,8 @@ def select_model_calls(kinds: SpanKinds) -> list[ModelCall]:
             inner[above.span_id].append(span)
     calls: list[ModelCall] = []
     for span in outermost:
-        call = ModelCall(span, _read_nested(span, inner))
+        is_chat = kinds.kind(span) is not SpanKind.EMBEDDING
+        call = ModelCall(span, _read_nested(span, inner), is_chat)
         request = next((c for c in calls if _is_request_of(call, c)), None)
         if request is None:
             calls.append(call)

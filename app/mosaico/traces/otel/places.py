@@ -1,28 +1,19 @@
-"""Places of a field in a span, and the encodings in which libraries write there; pure.
+"""Places of a field in a span; pure.
 
 A place finds a value in a span: a text, messages in a form that `mosaico.traces.messages` reads, a document or a
 number. None means that the span has nothing at this place.
 """
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from mosaico.traces.messages import parse_arguments, parse_value, read_indexed
 from mosaico.traces.otel.spans import Span
-from mosaico.traces.reported_usage import TokenCounts, read_usage_details
 
 Decode = Callable[[Any], Any]
 
-DETAILS_EVENT: Final = "gen_ai.client.inference.operation.details"
-_MESSAGE_EVENT: Final = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message")
-_CHOICE_EVENT: Final = "gen_ai.choice"
-_ASSISTANT_EVENT: Final = "gen_ai.assistant.message"
-_UNQUOTED: Final = re.compile(r'\{"role:" (\w+), "content:" (.*?)\}(?=\]|, \{"role:"|$)', re.DOTALL)
-_EVENT_CONTENT: Final = "gen_ai.event.content"
 _EMPTY: Final[tuple[Any, ...]] = ("", "{}", "[]", "null", {}, [])
 
 
@@ -98,9 +89,25 @@ def indexed(prefix: str, decode: Decode | None = None) -> Place:
 
     def find(span: Span) -> Any:
         rows = read_indexed(span.attributes, prefix)
-        return decode(rows) if rows and decode is not None else rows or None
+        return decode(rows) if rows and decode is not None else list(map(_with_parts, rows)) or None
 
     return Place(prefix, find, Where.INDEXED)
+
+
+def _with_parts(row: Any) -> Any:
+    """A numbered message; a content that has images is a JSON text with its parts, and a call may have its older name."""
+    match row:
+        case {"function_call": Mapping() as call}:
+            return {**row, "tool_calls": [call]}
+        case {"message": Mapping() as message}:
+            return {**row, "message": _with_parts(message)}
+        case {"content": str() as text} if text[:1] == "[":
+            parts = parse_value(text)
+            if isinstance(parts, list) and all(
+                isinstance(p, Mapping) and "type" in p for p in parts
+            ):
+                return {**row, "content": parts}
+    return row
 
 
 def event_attribute(event: str, name: str, decode: Decode | None = None) -> Place:
@@ -114,43 +121,6 @@ def event_attribute(event: str, name: str, decode: Decode | None = None) -> Plac
     return Place(event, find, Where.EVENT)
 
 
-def asked_messages() -> Place:
-    """Events of single messages: what the model was asked. Sources: conventions 1.28 to 1.36, Strands, Azure."""
-    return Place("gen_ai.user.message", _asked, Where.EVENT)
-
-
-def answered_messages() -> Place:
-    """Events of the choices of a model."""
-    return Place(_CHOICE_EVENT, _answered, Where.EVENT)
-
-
-def _asked(span: Span) -> list[Any] | None:
-    events = ((_MESSAGE_EVENT.fullmatch(e.name), e.attributes) for e in span.events)
-    return [_event_message(match[1], body) for match, body in events if match] or None
-
-
-def _answered(span: Span) -> list[Any] | None:
-    bodies = (event.attributes for event in span.events if event.name == _CHOICE_EVENT)
-    return [_event_message("assistant", body) for body in bodies] or None
-
-
-def _event_message(role: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The message in the body of an event, which may be a JSON text of its own."""
-    fields = {**body, **(parse_arguments(body.get(_EVENT_CONTENT)) or {})}
-    dotted = {n.removeprefix("message."): v for n, v in fields.items() if n.startswith("message.")}
-    message = parse_value(fields.get("message", dotted or None))
-    if isinstance(message, Mapping):
-        fields |= message
-    elif message is not None:
-        fields["content"] = message
-    own_role = fields.get("role")
-    return {
-        "role": own_role if isinstance(own_role, str) else role,
-        "content": parse_value(fields.get("content")),
-        "tool_calls": parse_value(fields.get("tool_calls")),
-    }
-
-
 def new_messages(name: str, start: str) -> Place:
     """The messages of an agent's run in its whole conversation, from the index in the attribute `start`."""
 
@@ -161,150 +131,6 @@ def new_messages(name: str, start: str) -> Place:
         return messages[int(index or 0) :] if is_part else messages
 
     return Place(name, find)
-
-
-def asked_in_events(value: Any) -> Any:
-    """The messages in one attribute with all events: logfire, and format 1 of pydantic-ai."""
-    events = _objects(parse_value(value))
-    found = [(_MESSAGE_EVENT.fullmatch(str(body.get("event.name"))), body) for body in events]
-    return [_event_message(match[1], body) for match, body in found if match] or None
-
-
-def answered_in_events(value: Any) -> Any:
-    """The choices in one attribute with all events; without one the last messages of the assistant."""
-    bodies = list(_objects(parse_value(value)))
-    choices = [body for body in bodies if body.get("event.name") == _CHOICE_EVENT]
-    last = takewhile(lambda b: b.get("event.name") == _ASSISTANT_EVENT, reversed(bodies))
-    answers = choices or list(last)[::-1]
-    return [_event_message("assistant", body) for body in answers] or None
-
-
-def gemini_contents(value: Any) -> Any:
-    """The contents of a request to Gemini: without a role they are those of the user."""
-    contents = inside("contents")(value)
-    if isinstance(contents, list):
-        return [
-            {"role": "user", **part} if isinstance(part, Mapping) else part for part in contents
-        ]
-    return contents
-
-
-def unquoted_messages(value: Any) -> Any:
-    """The messages that the first versions of Semantic Kernel wrote without quotes around the texts."""
-    text = value if isinstance(value, str) else ""
-    found = _UNQUOTED.findall(text)
-    return [{"role": role, "content": content} for role, content in found] or value
-
-
-def inside(*path: str, of: Decode = lambda value: value) -> Decode:
-    """A member of a JSON document, by the names of the objects around it."""
-
-    def decode(value: Any) -> Any:
-        for name in path:
-            document = parse_value(value)
-            value = document.get(name) if isinstance(document, Mapping) else None
-        return None if value is None else of(value)
-
-    return decode
-
-
-def arguments_of_call(value: Any) -> Any:
-    """The one argument of a recorded call of a function, or the task of an agent of smolagents; any other value unchanged."""
-    match parse_value(value):
-        case {"args": [*positional], "kwargs": Mapping() as named, **others} if _are_switches(
-            others
-        ):
-            if positional and not named:
-                return positional[0] if len(positional) == 1 else value
-            return named if named and not positional else value
-        # Agents of smolagents and of LlamaIndex, and LangChain by traceloop.
-        case (
-            {"task": str() as asked, "reset": _}
-            | {"user_msg": str() as asked}
-            | {"inputs": asked, "kwargs": Mapping()}
-        ):
-            return asked
-        case {"new_message": {"parts": [*_]} as message}:  # Google ADK
-            return {"role": "user", **message}
-    return value
-
-
-def result_of_call(value: Any) -> Any:
-    """The result of a recorded call of a framework; any other value unchanged."""
-    match parse_value(value):
-        case {"outputs": outputs, "kwargs": Mapping()}:  # LangChain by traceloop
-            return outputs
-        case {"response": {"role": str() as role, "blocks": [*blocks]}}:  # LlamaIndex
-            return {"role": role, "content": blocks}
-        case {"content": {"parts": [*_]} as content}:  # Google ADK
-            return {"role": "model", **content}
-        case {"raw": str() as text, "tasks_output": _}:  # CrewAI
-            return text
-    return value
-
-
-def _are_switches(members: Mapping[Any, Any]) -> bool:
-    return all(member is None or isinstance(member, bool) for member in members.values())
-
-
-def prompt_document(value: Any) -> Any:
-    """The prompt of the AI SDK: a text or messages, beside the instructions."""
-    match parse_value(value):
-        case {"messages": [*messages]} if messages:
-            return messages
-        case {"prompt": prompt} if prompt:
-            return prompt
-    return value
-
-
-def tool_calls(value: Any) -> Any:
-    """A list of tool calls as the message that asks for them."""
-    calls = list(_objects(parse_value(value)))
-    return [{"role": "assistant", "content": "", "tool_calls": calls}] if calls else None
-
-
-def completion(value: Any) -> Any:
-    """One completion, or the text of each candidate."""
-    document = parse_value(value)
-    match document:
-        case {"role": _} | [*_] | {"choices": _} | {"generations": _}:
-            return document
-        case {"text": str() as text}:
-            return text
-    return value
-
-
-def total_or_sum(value: Any) -> float | None:
-    """A cost: the total, or without one the sum of its parts, such as input and output."""
-    details = parse_arguments(value) or {}
-    total = read_number(details.get("total"))
-    parts = [p for name, part in details.items() if (p := read_number(part)) is not None]
-    return total if total is not None else (sum(parts) if parts else None)
-
-
-def usage_document(value: Any) -> TokenCounts | None:
-    """The tokens in a document of usage."""
-    details = parse_arguments(value)
-    return None if details is None else read_usage_details(details)
-
-
-def usage_of_tokens(value: Any) -> TokenCounts | None:
-    """The tokens in a document that counts characters and images, too."""
-    details = parse_arguments(value) or {}
-    return read_usage_details({n: v for n, v in details.items() if n.lower().endswith("tokens")})
-
-
-def gemini_usage(value: Any) -> TokenCounts | None:
-    """The tokens in a response of Gemini, whose output count lacks the thoughts."""
-    counts = parse_arguments(value) or {}
-    asked = read_number(counts.get("prompt_token_count"))
-    said = read_number(counts.get("candidates_token_count"))
-    thought = read_number(counts.get("thoughts_token_count")) or 0
-    if asked is None and said is None:
-        return None
-    return TokenCounts(
-        None if asked is None else int(asked), None if said is None else int(said + thought)
-    )
 
 
 def event_presence(*names: str) -> Place:
@@ -330,7 +156,7 @@ def read_number(value: Any) -> float | None:
             return read_number(parse_arguments(value))
         case str():
             try:
-                value = float(value)
+                value = float(value.strip('"'))
             except ValueError:
                 return None
         case bool():
@@ -339,8 +165,3 @@ def read_number(value: Any) -> float | None:
         # A larger integer of a hostile span would not fit into its column.
         return None
     return float(value) if math.isfinite(value) else None
-
-
-def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
-    members: Sequence[Any] = value if isinstance(value, list) else ()
-    yield from (member for member in members if isinstance(member, Mapping))

@@ -6,10 +6,11 @@ costs only itself, and memory holds one decoded span. `json_format` would take f
 
 import base64
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
@@ -18,6 +19,7 @@ from mosaico.traces.otel.spans import (
     Span,
     SpanEvent,
     UndecodableBody,
+    build_event,
     build_span,
     keeps_event,
     keeps_resource_attribute,
@@ -49,6 +51,31 @@ def iter_protobuf_spans(body: bytes) -> Iterator[Span | RejectedSpan]:
             named = (scope.name, scope.version)
             for span in _messages(scope_spans, SPANS):
                 yield _decode_span(span, resource, named)
+
+
+def iter_protobuf_events(body: bytes) -> Iterator[Span | RejectedSpan]:
+    """The events of spans in an `ExportLogsServiceRequest`, whose field numbers are those of spans. Raises: `UndecodableBody`."""
+    for resource_logs in _messages(body, RESOURCE_SPANS):
+        for scope_logs in _messages(resource_logs, SCOPE_SPANS):
+            for data in _messages(scope_logs, SPANS):
+                event = _decode_event(data)
+                if event is not None:
+                    yield event
+
+
+def _decode_event(data: bytes) -> Span | RejectedSpan | None:
+    try:
+        record = LogRecord.FromString(data)
+    except DecodeError as error:
+        return RejectedSpan(f"is not valid protobuf: {error}")
+    return build_event(
+        trace_id=record.trace_id.hex(),
+        span_id=record.span_id.hex(),
+        name=record.event_name,
+        time_ns=record.time_unix_nano or record.observed_time_unix_nano,
+        attributes=_attributes(record.attributes),
+        body=_value(record.body),
+    )
 
 
 def _decode_span(
@@ -125,34 +152,32 @@ def _messages(data: bytes, number: int) -> Iterator[bytes]:
     """The embedded messages with a field number. Raises: `UndecodableBody`."""
     position, end = 0, len(data)
     while position < end:
-        tag = _read_varint(data, position)
-        wire_type = tag.value & 7
+        tag, position = _read_varint(data, position)
+        wire_type = tag & 7
         if wire_type == _LENGTH_DELIMITED:
-            length = _read_varint(data, tag.end)
-            position = length.end + length.value
+            length, start = _read_varint(data, position)
+            position = start + length
             if position > end:
                 raise UndecodableBody("the protobuf message is truncated")
-            if tag.value >> 3 == number:
-                yield data[length.end : position]
+            if tag >> 3 == number:
+                yield data[start:position]
         elif wire_type == _VARINT:
-            position = _read_varint(data, tag.end).end
+            _, position = _read_varint(data, position)
         elif wire_type == _FIXED_64:
-            position = tag.end + 8
+            position += 8
         elif wire_type == _FIXED_32:
-            position = tag.end + 4
+            position += 4
         else:
             raise UndecodableBody(f"the body is not protobuf: wire type {wire_type}")
 
 
-class _Varint(NamedTuple):
-    value: int
-    end: int
-
-
-def _read_varint(data: bytes, position: int) -> _Varint:
-    value = 0
-    for index, byte in enumerate(data[position : position + _MAX_VARINT_BYTES]):
-        value |= (byte & ~_CONTINUES) << (7 * index)
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """A number, and the position behind it. Raises: `UndecodableBody`."""
+    value = shift = 0
+    for at in range(position, min(position + _MAX_VARINT_BYTES, len(data))):
+        byte = data[at]
+        value |= (byte & ~_CONTINUES) << shift
         if byte < _CONTINUES:
-            return _Varint(value, position + index + 1)
+            return value, at + 1
+        shift += 7
     raise UndecodableBody("the protobuf message is truncated")

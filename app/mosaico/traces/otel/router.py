@@ -1,4 +1,4 @@
-"""The OTLP/HTTP receiver: `POST /v1/traces`."""
+"""The OTLP/HTTP receiver: `POST /v1/traces` and `POST /v1/logs`."""
 
 import tempfile
 import threading
@@ -20,6 +20,7 @@ from mosaico.traces.otel.export_body import (
     JSON_TYPE,
     MAX_EXPORT_BYTES,
     PROTOBUF_TYPE,
+    Signal,
     decode_body,
     error_response,
     export_too_large,
@@ -44,53 +45,75 @@ router = Router(
 )
 
 TRACES_PATH: Final = "/v1/traces"
-UNSUPPORTED_PATHS: Final = ("/v1/logs", "/v1/metrics")
-PATHS: Final = (TRACES_PATH, *UNSUPPORTED_PATHS)
+LOGS_PATH: Final = "/v1/logs"
+METRICS_PATH: Final = "/v1/metrics"
+PATHS: Final = (TRACES_PATH, LOGS_PATH, METRICS_PATH)
 
 # Each large export takes tens of megabytes while it is decoded.
 LARGE_EXPORTS: Final = 2
 LARGE_EXPORT_WAIT_S: Final = 5.0
 _large_exports = threading.BoundedSemaphore(LARGE_EXPORTS)
 
-EXPORT_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "description": "An ExportTraceServiceRequest of OTLP, optionally with Content-Encoding gzip.",
-        "content": {
-            # The encoding of an export without spans has no bytes.
-            PROTOBUF_TYPE: {"schema": {"type": "string", "format": "binary"}, "example": ""},
-            JSON_TYPE: {"schema": {"type": "object"}, "example": {"resourceSpans": []}},
-        },
+
+def _body_of(message: str, member: str) -> dict[str, Any]:
+    """The description of a body for the document of the API."""
+    content = {
+        # The encoding of an export without members has no bytes.
+        PROTOBUF_TYPE: {"schema": {"type": "string", "format": "binary"}, "example": ""},
+        JSON_TYPE: {"schema": {"type": "object"}, "example": {member: []}},
     }
-}
+    description = f"An {message} of OTLP, optionally with Content-Encoding gzip."
+    return {"requestBody": {"required": True, "description": description, "content": content}}
 
 
 class UnsupportedSignal(NotFound):
-    """Only spans are received, at /v1/traces; do not send log records and metrics here."""
+    """Spans and the events in log records are received; do not send metrics here."""
 
 
-@router.post(TRACES_PATH, dependencies=RUN, openapi_extra=EXPORT_BODY)
+@router.post(
+    TRACES_PATH,
+    dependencies=RUN,
+    openapi_extra=_body_of("ExportTraceServiceRequest", "resourceSpans"),
+)
 async def export_spans(request: Request) -> Response:
     """Receive spans of OpenTelemetry (OTLP over HTTP). Sending an export again changes nothing.
 
     Responds with: 200, 400 or 413; 429 or 503 when the client should send the export again.
     """
+    return await _respond(request, Signal.SPANS)
+
+
+@router.post(
+    LOGS_PATH,
+    dependencies=RUN,
+    openapi_extra=_body_of("ExportLogsServiceRequest", "resourceLogs"),
+)
+async def export_logs(request: Request) -> Response:
+    """Receive log records of OpenTelemetry (OTLP over HTTP): the texts that libraries write to events belong to spans. Other
+    log records are ignored. Sending an export again changes nothing.
+
+    Responds with: 200, 400 or 413; 429 or 503 when the client should send the export again.
+    """
+    return await _respond(request, Signal.LOGS)
+
+
+async def _respond(request: Request, signal: Signal) -> Response:
     content_type = read_content_type(request)
     try:
-        return await _receive_export(request, content_type)
+        return await _receive_export(request, content_type, signal)
     except AppError as error:
         return error_response(error, content_type)
     except ClientDisconnect:
         raise
     # A defect, for which the client must not lose its spans: it would drop them after a 500.
     except Exception:
-        log.exception("export failed", path=TRACES_PATH)
+        log.exception("export failed", path=request.url.path)
         return error_response(Unavailable(), content_type)
 
 
-async def _receive_export(request: Request, content_type: str) -> Response:
+async def _receive_export(request: Request, content_type: str, signal: Signal) -> Response:
     if content_type not in (PROTOBUF_TYPE, JSON_TYPE):
-        raise UndecodableBody(f"send spans as {PROTOBUF_TYPE} or {JSON_TYPE}")
+        raise UndecodableBody(f"send exports as {PROTOBUF_TYPE} or {JSON_TYPE}")
     encoding = request.headers.get("content-encoding", "").strip().lower()
     # The export is not a change of a user, and the audit log has no entry for it: hence without the
     # commit hook.
@@ -104,43 +127,33 @@ async def _receive_export(request: Request, content_type: str) -> Response:
         def store() -> Response:
             body = unpack_body(packed, encoding)
             if len(body) <= MEMORY_BYTES:
-                return _store_export(resources, body, content_type)
+                return _store_export(resources, body, content_type, signal)
             if not _large_exports.acquire(timeout=LARGE_EXPORT_WAIT_S):
                 raise TooManyRequests(
                     "too many large exports arrive at once; send the export again later"
                 )
             try:
-                return _store_export(resources, body, content_type)
+                return _store_export(resources, body, content_type, signal)
             finally:
                 _large_exports.release()
 
         return await run_in_threadpool(store)
 
 
-def _store_export(resources: Resources, body: bytes, content_type: str) -> Response:
-    with encode_spans(decode_body(body, content_type)) as spans:
+def _store_export(resources: Resources, body: bytes, content_type: str, signal: Signal) -> Response:
+    with encode_spans(decode_body(body, content_type, signal)) as spans:
         if spans.count:
             with resources.db.begin() as session:
                 store_spans(session, spans, resources.clock())
         if spans.rejected:
             log.warning("spans rejected", count=spans.rejected, reasons=spans.reasons)
-        return success_response(spans, content_type)
+        return success_response(spans, content_type, signal)
 
 
-@router.post("/v1/logs", dependencies=RUN, include_in_schema=False)
-def export_logs() -> Response:
-    """Refuse log records: content of prompts and answers is read from spans."""
-    raise _unsupported("log records", "OTEL_LOGS_EXPORTER=none")
-
-
-@router.post("/v1/metrics", dependencies=RUN, include_in_schema=False)
+@router.post(METRICS_PATH, dependencies=RUN, include_in_schema=False)
 def export_metrics() -> Response:
     """Refuse metrics: tokens and durations are read from spans."""
-    raise _unsupported("metrics", "OTEL_METRICS_EXPORTER=none")
-
-
-def _unsupported(signal: str, setting: str) -> NotFound:
-    return UnsupportedSignal(
-        f"MOSAICO reads spans only, at {TRACES_PATH}; set {setting} so that {signal} are not sent here,"
-        " and let the instrumentation write the content of messages to its spans (docs/otel.md)"
+    raise UnsupportedSignal(
+        "MOSAICO reads tokens and durations from spans; set OTEL_METRICS_EXPORTER=none so that metrics are not sent here"
+        " (docs/otel.md)"
     )

@@ -18,6 +18,7 @@ from mosaico.traces.messages import (
     parse_value,
     read_messages,
 )
+from mosaico.traces.otel.convention_row import SpanKind
 from mosaico.traces.otel.conventions import (
     EXCLUSIVE_INPUTS,
     FAILED_SPAN,
@@ -26,12 +27,12 @@ from mosaico.traces.otel.conventions import (
     KINDS,
     LAST_STEP_ONLY,
     NEVER_BILLED,
-    OPERATION,
     PLACES,
     TOOL_MARKS,
     ExclusiveInput,
-    SpanKind,
 )
+from mosaico.traces.otel.encodings import is_cut_off
+from mosaico.traces.otel.library_rows import OPERATION
 from mosaico.traces.otel.places import filled, first_value
 from mosaico.traces.otel.spans import Span
 from mosaico.traces.reported_usage import ReportedUsage, TokenCounts, drop_unknown_zeros
@@ -64,7 +65,6 @@ class SideReading(NamedTuple):
 class SpanReading(NamedTuple):
     """The content of a span; None is unknown. `input_tokens` contain those of caches."""
 
-    kind: SpanKind
     model: str | None
     input: SideReading
     output: SideReading
@@ -87,7 +87,6 @@ def read_span(span: Span) -> SpanReading:
     """Read a span; every field is unknown in a span that no known library wrote."""
     usage = read_usage(span)
     return SpanReading(
-        kind=read_kind(span),
         model=_first_text("model", span),
         input=_read_side(span, "input"),
         output=_read_side(span, "output"),
@@ -191,6 +190,8 @@ def _read_side(span: Span, side: str) -> SideReading:
     for value in filled(PLACES[side], span):
         if _is_mark(value):
             is_hidden = True
+        elif (text is None or not messages) and is_cut_off(value):
+            continue
         elif text is None or not messages:
             content = _read_value(value, side)
             is_hidden = is_hidden or content.is_hidden

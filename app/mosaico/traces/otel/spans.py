@@ -2,12 +2,17 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from mosaico.core.errors import Invalid
 
 STATUS_ERROR: Final = 2
+# Where an event has its content, as a JSON text.
+EVENT_CONTENT: Final = "gen_ai.event.content"
 
 # What a trace needs of its resource; the rest describes machines and SDKs.
 RESOURCE_PREFIXES: Final = ("service.", "deployment.environment", "mosaico.", "langfuse.")
@@ -54,6 +59,10 @@ class Span(NamedTuple):
     @property
     def failed(self) -> bool:
         return self.status == STATUS_ERROR
+
+
+# The scope of a span that is one event, which came as a log record.
+EVENT_SCOPE: Final = "mosaico.event"
 
 
 class RejectedSpan(NamedTuple):
@@ -113,6 +122,61 @@ def load_span(stored: StoredSpan) -> Span:
         scope=scope[0],
         scope_version=scope[1] if len(scope) > 1 else "",
     )
+
+
+def build_event(
+    *,
+    trace_id: str,
+    span_id: str,
+    name: str,
+    time_ns: int,
+    attributes: Mapping[str, Any],
+    body: Any,
+) -> Span | None:
+    """A log record with an event of a span, as a span of no duration below that one; None for any other log record.
+
+    Log records have no ID: it is made from the content, so that a repeated export finds the stored one.
+    """
+    name = name or str(attributes.get("event.name"))
+    fields = {**attributes, **(body if isinstance(body, Mapping) else {EVENT_CONTENT: body})}
+    is_complete = _TRACE_ID.fullmatch(trace_id) and _SPAN_ID.fullmatch(span_id)
+    if not is_complete or not keeps_event(name, fields):
+        return None
+    event = SpanEvent(name, {key: value for key, value in fields.items() if value is not None})
+    content = json.dumps([trace_id, span_id, time_ns, event])
+    return Span(
+        trace_id=trace_id,
+        span_id=sha256(content.encode()).hexdigest()[:16],
+        parent_id=span_id,
+        name=name,
+        start_ns=min(time_ns, MAX_NS),
+        end_ns=min(time_ns, MAX_NS),
+        status=0,
+        status_message="",
+        attributes={},
+        events=(event,),
+        resource={},
+        scope=EVENT_SCOPE,
+    )
+
+
+def attach_events(spans: Sequence[Span]) -> list[Span]:
+    """The spans, each with its events that came as log records; without any span one that has all events."""
+    events = defaultdict[str | None, list[SpanEvent]](list)
+    for span in spans:
+        if span.scope == EVENT_SCOPE:
+            events[span.parent_id] += span.events
+    if not events:
+        return list(spans)
+    own = [span for span in spans if span.scope != EVENT_SCOPE]
+    if not own:
+        return [spans[0]._replace(events=tuple(chain.from_iterable(events.values())))]
+    return [
+        span._replace(events=(*span.events, *events[span.span_id]))
+        if span.span_id in events
+        else span
+        for span in own
+    ]
 
 
 # The largest time that the column of a span can hold, in the year 2262.

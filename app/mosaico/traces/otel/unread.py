@@ -4,14 +4,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from mosaico.traces.otel.convention_row import SpanKind
 from mosaico.traces.otel.conventions import (
     EXCLUSIVE_INPUTS,
     FAILED_SPAN,
     FAILED_TOOL,
     KINDS,
     PLACES,
-    SpanKind,
 )
+from mosaico.traces.otel.encodings import is_cut_off
 from mosaico.traces.otel.facts import FACT_NAMES, FACT_PREFIXES
 from mosaico.traces.otel.places import is_empty
 from mosaico.traces.otel.span_reader import read_kind
@@ -45,7 +46,7 @@ _DESCRIPTIVE: Final = (
     "llm.tools.", "llm.invocation_parameters", "llm.request.", "llm.is_", "llm.headers", "llm.usage.", "llm.token_count.",
     "llm.response.", "llm.prompt_template.", "tool.", "metadata", "graph.node.", "embedding.", "input.mime_type",
     "output.mime_type", "ai.settings.", "ai.telemetry.", "ai.model.", "ai.usage.", "ai.response.", "ai.prompt.", "ai.schema",
-    "ai.toolCall.", "operation.name", "resource.name", "model_request_parameters", "agent_name", "traceloop.",
+    "ai.toolCall.", "ai.value", "gen_ai.assistant.message", "operation.name", "resource.name", "model_request_parameters", "agent_name", "traceloop.",
     "mlflow.traceRequestId", "mlflow.spanFunctionName", "mlflow.trace", "mlflow.artifact", "mlflow.experiment",
     "mlflow.chat.tools", "genkit:path", "genkit:isRoot", "genkit:isFailureSource", "genkit:type", "genkit:metadata",
     "gcp.vertex.agent.invocation_id", "gcp.vertex.agent.event_id", "haystack.component.", "spring.ai.", "langsmith.trace.",
@@ -115,6 +116,19 @@ def find_unread(spans: Iterable[Span], *, only_answers: bool = False) -> tuple[s
         if not only_answers or _ANSWER_WORDS.search(name)
     )
     return tuple(names)[:MAX_NAMES]
+
+
+def find_cut(spans: Iterable[Span], side: str) -> tuple[str, ...]:
+    """The names of attributes with the messages of a side, `input` or `output`, that a limit of the SDK cut off."""
+    names = [place.name for place in PLACES[side]]
+    return tuple(
+        dict.fromkeys(
+            f"{name} (cut off)"
+            for span in spans
+            for name in names
+            if is_cut_off(span.attributes.get(name))
+        )
+    )
 
 
 def unread_names(span: Span) -> Iterator[str]:
