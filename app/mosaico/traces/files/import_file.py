@@ -37,6 +37,7 @@ LINE_SUFFIXES: Final = frozenset({".jsonl", ".ndjson"})
 # A cell of a table may begin with a bracket, so the suffix precedes the content.
 TABLE_SUFFIXES: Final = frozenset({".csv", ".tsv"})
 HEAD_LINES: Final = 20
+FIRST_ROWS: Final = 5
 # Of a text in UTF-16 every second byte.
 NUL_SHARE: Final = 0.3
 SMALLER: Final = "split the file, or read it with `mosaico datasets upload`"
@@ -149,14 +150,19 @@ class ImportFile:
         # Once more for the message.
         return self.parse(raw) if objects is None else objects
 
-    @cached_property
+    @property
     def first_row(self) -> Mapping[str, Any]:
         """The first row of a table; empty for another file, and for a table without rows."""
+        return next(iter(self.first_rows), {})
+
+    @cached_property
+    def first_rows(self) -> Sequence[Mapping[str, Any]]:
+        """The first rows of a table, by which its tool is recognized: a single one may be that of a failure."""
         if self.container in (Container.ZIP, Container.PARQUET, Container.SPREADSHEET):
-            return {}
+            return ()
         if self.container is Container.JSON and isinstance(rows_of_document(self.document), str):
-            return {}
-        return next((row.cells for row in self.rows()), {})
+            return ()
+        return [row.cells for row in islice(self.rows(), FIRST_ROWS)]
 
     def rows(self) -> Iterator[TableRow]:
         """The rows of a CSV file, of JSON Lines or of a JSON document with a list of objects.

@@ -170,8 +170,20 @@ def _require_content(file: ImportFile, columns: TableColumns, sample: list[Table
     raise InvalidImport(
         f"{file.name}: {sample[0].position}: no column holds the output of the agent, and none a score; its"
         f" columns are {list_columns(names)}{notes}. Name the column:"
-        f" {mapped_column('output', 'COLUMN')}{_find_labels(sample)}"
+        f" {mapped_column('output', _likely_answer(columns, sample) or 'COLUMN')}{_find_labels(sample)}"
     )
+
+
+def _likely_answer(columns: TableColumns, sample: list[TableRow]) -> str | None:
+    """The only column of an unknown name whose cells are texts that differ; None without one."""
+    cells = ColumnCells([row.cells for row in sample])
+    names = dict.fromkeys(name for row in sample for name in row.cells)
+    texts = [
+        name
+        for name in names.keys() - columns.read_columns
+        if len({*map(str, cells.cells(name))}) > 1 and cells.numbers(name) is None
+    ]
+    return texts[0] if len(texts) == 1 else None
 
 
 def _find_labels(sample: list[TableRow]) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from mosaico.core.parameter_names import mapped_column
 from mosaico.traces.files.cell_values import as_number, is_blank
 from mosaico.traces.files.column_words import most_certain
+from mosaico.traces.object_text import find_error
 from mosaico.traces.value_text import parse_encoded
 
 _TEXTS: Final[Mapping[str, str]] = {
@@ -28,15 +29,23 @@ class EvaluatorFailure(NamedTuple):
     detail: str
 
 
+class ChosenMember(NamedTuple):
+    """A text out of an object of a tool: its name, and those of the members beside it that are not used."""
+
+    value: Any
+    name: str
+    left_out: tuple[str, ...]
+
+
 def choose_member(members: Mapping[str, Any], name: str, prefix: str = "") -> Any:
-    """The member of an object of a tool that holds a text: the only one, or the one whose name says so; all members where
-    no name does, and an `Ambiguity` of several that may equally hold it.
+    """The member of an object of a tool that holds a text: the only one, or the one whose name says so, as a `ChosenMember`;
+    all members where no name does or where an answer is an error, and an `Ambiguity` of several that may equally hold it.
 
     `name` is the field of the text, and `prefix` precedes the members in the names of columns.
     """
-    if len(members) == 1:
-        return parse_encoded(next(iter(members.values())))
-    candidates = most_certain(members, name)
+    if name == "output" and find_error(members) is not None:
+        return dict(members)
+    candidates = [*members] if len(members) == 1 else most_certain(members, name)
     if name == "expected" and not candidates:
         candidates = most_certain(members, "output")
     filled = [candidate for candidate in candidates if not is_blank(members[candidate])]
@@ -47,7 +56,10 @@ def choose_member(members: Mapping[str, Any], name: str, prefix: str = "") -> An
             f" {mapped_column(name, columns[0])}"
         )
     if candidates:
-        return parse_encoded(members[(filled or candidates)[0]])
+        chosen = (filled or candidates)[0]
+        others = (f"{prefix}{member}" for member in members if member != chosen)
+        value = parse_encoded(members[chosen])
+        return ChosenMember(value, f"{prefix}{chosen}", tuple(others)) if filled else value
     parsed = {member: parse_encoded(value) for member, value in members.items()}
     return parsed if any(not is_blank(value) for value in parsed.values()) else None
 

@@ -29,7 +29,7 @@ from mosaico.traces.files.table_traces import (
     require_labeled,
     with_numbers,
 )
-from mosaico.traces.files.tool_cells import Ambiguity, EvaluatorFailure
+from mosaico.traces.files.tool_cells import Ambiguity, ChosenMember, EvaluatorFailure
 from mosaico.traces.storable_traces import id_of
 from mosaico.traces.types import Trace, TraceOutcome
 from mosaico.traces.value_text import TextRole, read_error, read_text
@@ -74,12 +74,12 @@ class ToolTable:
 def register_tool(
     name: str, summary: str, recognizes: Callable[[Cells], bool], table: ToolTable
 ) -> None:
-    """Register the importer of a tool whose files are tables, recognized by their first row."""
+    """Register the importer of a tool whose files are tables, recognized by one of their first rows."""
     IMPORTERS.register(
         name,
         Importer(
             summary=summary,
-            recognizes=lambda file: recognizes(file.first_row),
+            recognizes=lambda file: any(map(recognizes, file.first_rows)),
             read=lambda file, mapping: read_tool_table(file, mapping, table),
         ),
     )
@@ -178,7 +178,7 @@ class _Converter:
         if "output" in columns and not has_cell(row.cells, columns["output"]):
             # No answer is recorded, which is another thing than an empty one.
             del fields["output"]
-        fields |= self._table.compute(row.cells)
+        fields |= self._chosen(row, self._table.compute(row.cells))
         scores = {**(fields.pop("scores", None) or {})}
         for name, column in self._mapping.items():
             match = SCORE_FIELD.fullmatch(name)
@@ -198,6 +198,17 @@ class _Converter:
             fields["input"] = None
         fields["item"] = self._item(row, fields)
         return _without_unknown_zeros(fields)
+
+    def _chosen(self, row: TableRow, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields with the texts that were chosen out of objects; what stands beside them is not used."""
+        chosen = [value for value in fields.values() if isinstance(value, ChosenMember)]
+        left_out = {name for member in chosen for name in member.left_out}
+        left_out -= {member.name for member in chosen}
+        self.ignored.check({name: cell_of(row.cells, name) for name in sorted(left_out)})
+        return {
+            name: value.value if isinstance(value, ChosenMember) else value
+            for name, value in fields.items()
+        }
 
     def _numbers(self, row: TableRow, scores: Mapping[str, Any]) -> dict[str, float]:
         """The scores that are numbers; the others are counted as missing."""
