@@ -76,17 +76,19 @@ class ColumnCells:
         return numbers if is_number else None
 
     def is_score(self, column: str) -> bool:
-        """Return whether the numbers of a column judge an answer, by its name or by its values."""
+        """Return whether the numbers of a column judge an answer: its name says so, or all of them are percentages."""
         numbers = None if _is_number_of_something(column) else self.numbers(column)
         if numbers is None:
             return False
-        if names_a_score(column):
-            return True
-        cells = self.cells(column)
-        is_share = all(0 <= number <= 1 for number in numbers)
-        return is_share and (
-            any(number not in (0, 1) for number in numbers) or all(map(is_percentage, cells))
-        )
+        is_range = all(0 <= number <= 1 for number in numbers)
+        return names_a_score(column) or (is_range and all(map(is_percentage, self.cells(column))))
+
+    def is_share(self, column: str) -> bool:
+        """Return whether the numbers of a column are shares from 0 to 1, which may judge an answer."""
+        numbers = None if _is_number_of_something(column) else self.numbers(column)
+        if numbers is None or not all(0 <= number <= 1 for number in numbers):
+            return False
+        return any(number not in (0, 1) for number in numbers)
 
     def is_unclear_number(self, column: str) -> bool:
         is_key = normalize_name(column) == NAMES["item"][-1]

@@ -246,6 +246,9 @@ class ImportFile:
         header: list[str] = []
         for line, cells in filled_rows(self._numbered_rows(text, head), self._note):
             if header:
+                # A comma at the end of each row but the header, as some exports write.
+                while len(cells) > len(header) and not cells[-1].strip():
+                    cells.pop()
                 self._require_width(cells, header, line)
                 self._refuse_nul(cells, line)
                 yield TableRow(f"line {line}", dict(zip(header, cells, strict=True)))

@@ -25,9 +25,7 @@ from mosaico.traces.files.row_reader import RowReader
 from mosaico.traces.files.table_columns import TableColumns, choose_columns
 from mosaico.traces.model_responses import ValueForm
 from mosaico.traces.types import Trace
-from mosaico.traces.value_text import (
-    read_text,
-)
+from mosaico.traces.value_text import parse_encoded, read_text
 
 SAMPLED_ROWS: Final = 100
 _FORMS_OF_MODELS: Final = frozenset(
@@ -111,7 +109,8 @@ def _find_responses(columns: TableColumns, rows: list[Mapping[str, Any]]) -> str
 
 
 def _is_of_responses(cells: list[Any]) -> bool:
-    readings = [read_text(cell) for cell in cells if isinstance(cell, Mapping | list) and cell]
+    parsed = [*map(parse_encoded, cells)]
+    readings = [read_text(cell) for cell in parsed if isinstance(cell, Mapping | list) and cell]
     return bool(readings) and all(reading.form in _FORMS_OF_MODELS for reading in readings)
 
 

@@ -6,7 +6,7 @@ from typing import Final, NoReturn
 from mosaico.traces.files.import_file import Container, ImportFile
 from mosaico.traces.files.imported_values import object_of
 from mosaico.traces.files.importer_registry import IMPORTERS, Importer
-from mosaico.traces.files.json_rows import ROW_MEMBERS
+from mosaico.traces.files.row_lists import ROW_MEMBERS
 
 # By keys that only such a file has, of its document or its first row: what it holds, and what to do.
 SUMMARIES: Final[Mapping[frozenset[str], str]] = {
