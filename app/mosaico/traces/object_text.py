@@ -38,6 +38,7 @@ DETAILS: Final = frozenset(
         *("explanation", "intermediatesteps", "steps", "toolcalls", "tools", "toolscalled"),
         *("chathistory", "history", "memory", "messages", "followups", "suggestions"),
         *("details", "meta", "event", "mode", "warnings", "safetyratings", "systemfingerprint"),
+        *("safetyattributes", "citationmetadata", "groundingmetadata"),
     }
 )
 # What an agent or its server writes in place of an answer, and what it writes beside it.

@@ -1,12 +1,13 @@
 """Cells of the tables of tools: members of an object that may be split into columns, times; pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from mosaico.core.parameter_names import mapped_column
 from mosaico.traces.files.cell_values import as_number, is_blank
 from mosaico.traces.files.column_words import most_certain
+from mosaico.traces.files.imported_values import object_of, objects_of
 from mosaico.traces.object_text import find_error
 from mosaico.traces.value_text import parse_encoded
 
@@ -80,6 +81,36 @@ def members_of(cells: Mapping[str, Any], *names: str) -> dict[str, Any]:
             if column.startswith(prefix)
         }
     return members
+
+
+def named_scores(
+    entries: Any, name: str = "name", values: Sequence[str] = ("score", "value")
+) -> dict[str, Any]:
+    """The scores in a list of objects with a name and a value, such as feedback, annotations and metrics: by name the first
+    value of these members, and an `EvaluatorFailure` where the object has an error.
+    """
+    scores: dict[str, Any] = {}
+    for entry in objects_of(entries):
+        error = entry.get("error") or entry.get("error_message")
+        value = next((entry[v] for v in values if entry.get(v) is not None), None)
+        scores[str(entry.get(name))] = EvaluatorFailure(str(error)) if error else value
+    return scores
+
+
+def usage_of(*usages: Any) -> dict[str, Any]:
+    """The tokens of one or several requests, in the names of any provider; a count is None where no request has it."""
+    sides = {
+        "inputTokens": ("prompt_tokens", "input_tokens", "input"),
+        "outputTokens": ("completion_tokens", "output_tokens", "output"),
+    }
+    return {
+        field: sum_of([_first(object_of(usage), names) for usage in usages])
+        for field, names in sides.items()
+    }
+
+
+def _first(members: Mapping[str, Any], names: Iterable[str]) -> Any:
+    return next((members[name] for name in names if members.get(name) is not None), None)
 
 
 def sum_of(value: Any) -> float | None:

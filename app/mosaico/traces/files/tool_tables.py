@@ -85,6 +85,29 @@ def register_tool(
     )
 
 
+def register_document(
+    name: str,
+    summary: str,
+    find_rows: Callable[[Mapping[str, Any]], Iterable[Cells] | None],
+    table: ToolTable,
+) -> None:
+    """Register the importer of a tool whose files are JSON documents: `find_rows` gives the results in a document, None for
+    that of another tool.
+    """
+
+    def rows_of(file: ImportFile) -> Iterable[Cells] | None:
+        is_document = file.container is Container.JSON and isinstance(file.document, dict)
+        return find_rows(file.document) if is_document else None
+
+    def read(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTraces:
+        numbered = enumerate(rows_of(file) or (), start=1)
+        rows = (TableRow(f"result {number}", row) for number, row in numbered)
+        return read_tool_table(file, mapping, table, rows)
+
+    recognizes = lambda file: rows_of(file) is not None  # noqa: E731
+    IMPORTERS.register(name, Importer(summary=summary, recognizes=recognizes, read=read))
+
+
 def read_tool_table(
     file: ImportFile,
     mapping: Mapping[str, str],
