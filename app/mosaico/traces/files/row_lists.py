@@ -28,7 +28,9 @@ def find_row_lists(document: Mapping[str, Any]) -> list[RowList] | str:
     """The list that holds the results of a document, or several that are one table together; empty for a document without,
     and a sentence without a subject where it cannot be said which one it is.
     """
-    lists = [] if _is_result(document) else [*_iter_lists(document)]
+    lists = [*_iter_lists(document)]
+    if _is_result(document):
+        lists = [rows for rows in lists if rows.path in ROW_MEMBERS]
     if len(lists) > 1:
         lists = (
             [rows for rows in lists if _has(rows, "output")]
@@ -80,12 +82,16 @@ def _is_judged(rows: RowList) -> bool:
 
 
 def _is_result(document: Mapping[str, Any]) -> bool:
-    """Return whether a document holds an answer itself: its lists are details of it."""
-    answers = [m for name, m in document.items() if m and certainty_of(name, "output")]
+    """Return whether a document holds a question or an answer itself: other lists are details of it."""
+    texts = [
+        member
+        for name, member in document.items()
+        if member and any(certainty_of(name, field) for field in ("output", "expected", "input"))
+    ]
     return any(
-        isinstance(answer, str | int | float)
-        or (isinstance(answer, dict) and not any(_iter_lists(answer)))
-        for answer in answers
+        isinstance(text, str | int | float)
+        or (isinstance(text, dict) and not any(_iter_lists(text)))
+        for text in texts
     )
 
 

@@ -1,12 +1,13 @@
 """Cells of the tables of tools: members of an object that may be split into columns, times; pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from mosaico.core.parameter_names import mapped_column
 from mosaico.traces.files.cell_values import as_number, is_blank
-from mosaico.traces.files.column_words import most_certain
+from mosaico.traces.files.column_words import certainty_of, is_plain_answer, most_certain
+from mosaico.traces.files.field_names import normalize_name
 from mosaico.traces.files.imported_values import object_of, objects_of
 from mosaico.traces.object_text import find_error
 from mosaico.traces.value_text import parse_encoded
@@ -65,6 +66,30 @@ def choose_member(members: Mapping[str, Any], name: str, prefix: str = "") -> An
     return parsed if any(not is_blank(value) for value in parsed.values()) else None
 
 
+_ITEM_IDS: Final = (
+    "id", "itemid", "questionid", "taskid", "customid", "caseid", "testcaseid", "uid", "key",
+)  # fmt: skip
+
+
+def fields_of_example(
+    members: Mapping[str, Any], prefix: str, answers: Collection[str] = ()
+) -> dict[str, Any]:
+    """The item, the question and the expected answer of an example of a dataset, by the names of its members. `answers` are
+    members with those of the agent; an `answer` beside nothing else that is expected is the expected one.
+    """
+    names = {normalize_name(name): name for name in reversed([*members])}
+    ids = [names[name] for name in _ITEM_IDS if name in names]
+    free = {n: v for n, v in members.items() if n not in answers and n not in ids}
+    expected = {name: value for name, value in free.items() if certainty_of(name, "expected")}
+    expected = expected or {name: value for name, value in free.items() if is_plain_answer(name)}
+    questions = {name: value for name, value in free.items() if name not in expected}
+    return {
+        "item": next((members[name] for name in ids if not is_blank(members[name])), None),
+        "input": choose_member(questions, "input", prefix),
+        "expected": choose_member(expected, "expected", prefix),
+    }
+
+
 def members_of(cells: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """The members of the objects in these columns, which may be columns of their own, such as `outputs.answer`."""
     members: dict[str, Any] = {}
@@ -83,6 +108,17 @@ def members_of(cells: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return members
 
 
+def any_of(answers: Sequence[Any]) -> Any:
+    """Several right answers, of which one is enough, as a cell that says so; the only one as it is, None without one."""
+    return {"answers": list(answers)} if len(answers) > 1 else next(iter(answers), None)
+
+
+def seconds_of(cells: Mapping[str, Any], duration: str, start: str, end: str) -> Any:
+    """A duration in seconds: a cell of its own, else the time between a start and an end."""
+    seconds = cells.get(duration)
+    return seconds_between(cells.get(start), cells.get(end)) if seconds is None else seconds
+
+
 def named_scores(
     entries: Any, name: str = "name", values: Sequence[str] = ("score", "value")
 ) -> dict[str, Any]:
@@ -91,7 +127,11 @@ def named_scores(
     """
     scores: dict[str, Any] = {}
     for entry in objects_of(entries):
-        error = entry.get("error") or entry.get("error_message")
+        error = (
+            entry.get("error")
+            or entry.get("error_message")
+            or object_of(entry.get("extra")).get("error")
+        )
         value = next((entry[v] for v in values if entry.get(v) is not None), None)
         scores[str(entry.get(name))] = EvaluatorFailure(str(error)) if error else value
     return scores

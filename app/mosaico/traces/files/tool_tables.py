@@ -75,12 +75,19 @@ def register_tool(
     name: str, summary: str, recognizes: Callable[[Cells], bool], table: ToolTable
 ) -> None:
     """Register the importer of a tool whose files are tables, recognized by one of their first rows."""
+
+    def row_of(file: ImportFile) -> list[TableRow] | None:
+        """The document itself where it is a row: what is inside of it are no rows."""
+        is_document = file.container is Container.JSON and isinstance(file.document, dict)
+        is_row = is_document and recognizes(file.document)
+        return [TableRow("row 1", file.document)] if is_row else None
+
     IMPORTERS.register(
         name,
         Importer(
             summary=summary,
-            recognizes=lambda file: any(map(recognizes, file.first_rows)),
-            read=lambda file, mapping: read_tool_table(file, mapping, table),
+            recognizes=lambda file: bool(row_of(file)) or any(map(recognizes, file.first_rows)),
+            read=lambda file, mapping: read_tool_table(file, mapping, table, row_of(file)),
         ),
     )
 

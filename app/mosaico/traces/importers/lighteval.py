@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mosaico.traces.files.cell_values import as_number
 from mosaico.traces.files.imported_values import object_of
-from mosaico.traces.files.tool_cells import sum_of
+from mosaico.traces.files.tool_cells import any_of, sum_of
 from mosaico.traces.files.tool_tables import Cells, ToolTable, register_tool
 
 KEYS: Final = frozenset({"doc", "model_response", "metric"})
@@ -25,7 +25,7 @@ def read_row(row: Cells) -> Mapping[str, Any]:
         "item": doc.get("id"),
         "input": doc.get("query"),
         "output": _answers(_list(response.get("text")), choices, _list(response.get("logprobs"))),
-        "expected": gold[0] if len(gold) == 1 else {"answers": gold} if gold else None,
+        "expected": any_of(gold),
         "category": doc.get("task_name"),
         "inputTokens": len(_list(response.get("input_tokens"))) or None,
         "outputTokens": sum_of([len(_list(t)) for t in _list(response.get("output_tokens"))]),
@@ -41,7 +41,7 @@ def read_old_row(row: Cells) -> Mapping[str, Any]:
     return {
         "input": row.get("full_prompt"),
         "output": _answers(likelihoods if is_of_texts else [], choices, likelihoods),
-        "expected": gold[0] if len(gold) == 1 else {"answers": gold} if gold else None,
+        "expected": any_of(gold),
         "scores": _metrics(object_of(row.get("metrics"))),
     }
 
