@@ -315,9 +315,10 @@ def _of_messages(messages: Sequence[Message], role: TextRole, form: ValueForm) -
     text = last_text(messages, roles)
     calls = tuple(call for message in messages for call in message.tool_calls)
     if text is None:
-        # Other words for the roles: the last text, of an answer not one of those who ask.
+        # Other words for the roles: the last text, of an answer not one of those who ask, of a question not an answer.
         others = {message.role for message in messages} - roles
-        text = last_text(messages, others - _ASKING if role is TextRole.ANSWER else others)
+        strangers = _ASKING if role is TextRole.ANSWER else ASSISTANT_ROLES
+        text = last_text(messages, others - strangers)
     if text is None:
         is_hidden = any(message.role in roles for message in messages)
         return _no_text(NoText.HIDDEN if is_hidden else NoText.NO_TEXT, form=form)

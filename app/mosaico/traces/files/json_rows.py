@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mosaico.traces.files.column_words import certainty_of, names_a_score, words_of
+from mosaico.traces.files.field_names import NAMES, normalize_name
 from mosaico.traces.files.row_lists import ROW_MEMBERS, find_row_lists
 
 # The column of the keys of an object by ID.
@@ -128,11 +129,17 @@ def _objects_by_id(document: Mapping[str, Any]) -> DocumentRows | None:
     if not is_one_shape or is_item or (len(document) == 1 and not any(map(_is_column, shared))):
         return None
     keyed = [
-        {KEY_COLUMN: key, **row}
+        # A row that names its ID, such as `instance_id`, needs no second one.
+        row if _names_its_id(row, key) else {KEY_COLUMN: key, **row}
         for key, value in document.items()
         for row in (value if isinstance(value, list) else [value])
     ]
     return DocumentRows(keyed, "the document is an object by ID, of which each key is a row")
+
+
+def _names_its_id(row: Mapping[str, Any], key: str) -> bool:
+    ids = NAMES["item"]
+    return any(value == key and normalize_name(name) in ids for name, value in row.items())
 
 
 def _iter_objects_by_id(document: Mapping[str, Any]) -> Iterator[Any]:

@@ -17,6 +17,7 @@ from mosaico.traces.files.cell_values import (
 )
 from mosaico.traces.files.field_names import (
     FAILED,
+    FAILED_OR_UNSOLVED,
     ODD_FIELDS,
     SUMMARY_NAMES,
     TURN_NAMES,
@@ -290,7 +291,8 @@ class RowReader:
 
     def _failed_state(self, row: TableRow) -> str | None:
         cell = self._cell(row, "status")
-        is_failed = isinstance(cell, str) and cell.strip().casefold() in FAILED
+        words = FAILED | FAILED_OR_UNSOLVED
+        is_failed = isinstance(cell, str) and cell.strip().casefold() in words
         status = http_status(cell)
         if status is not None and status >= BAD_STATUS:
             return f"HTTP status {status}"

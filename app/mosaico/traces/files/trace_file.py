@@ -255,7 +255,7 @@ def _strip_answer(trace: Trace, options: ReadOptions, counts: ReadCounts) -> Tra
     text = trace.output
     if options.strip_thinking:
         text = strip_thinking(text)
-    elif "<" in text:
+    else:
         counts.thinking += has_thinking(text)
     if options.strip_fences:
         text = strip_fences(text)

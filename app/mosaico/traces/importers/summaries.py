@@ -30,6 +30,10 @@ SUMMARIES: Final = (
         "scores of BFCL, which list failures only; use …_result.json of both models",
     ),
     Summary(
+        frozenset({"question_id", "answer_id", "choices"}),
+        "answers of MT-bench without a judgment; use model_judgment/…_single.jsonl",
+    ),
+    Summary(
         frozenset({"score", "metrics", "htmls", "convos"}),
         "results of simple-evals, whose scores by question are only in its pages; write them to a table",
     ),

@@ -20,7 +20,7 @@ def read_tau(row: Cells) -> Mapping[str, Any]:
     return {
         "trial": count_of(row.get("trial")),
         "input": row.get("traj"),
-        "output": row.get("traj"),
+        "output": row.get("traj") or None,
         "error": error,
         "scores": rewards_of(row.get("reward"), {}),
     }
