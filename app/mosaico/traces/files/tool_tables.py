@@ -97,19 +97,25 @@ def register_document(
     summary: str,
     find_rows: Callable[[Mapping[str, Any]], Iterable[Cells] | None],
     table: ToolTable,
+    members: Collection[str] = ("*",),
 ) -> None:
     """Register the importer of a tool whose files are JSON documents: `find_rows` gives the results in a document, None for
-    that of another tool.
+    that of another tool. `members` are those of a document that are understood, as patterns; IDs of rows are, too.
     """
+    understood = re.compile("|".join(map(translate, members)))
 
     def rows_of(file: ImportFile) -> Iterable[Cells] | None:
         is_document = file.container is Container.JSON and isinstance(file.document, dict)
         return find_rows(file.document) if is_document else None
 
     def read(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTraces:
-        numbered = enumerate(rows_of(file) or (), start=1)
-        rows = (TableRow(f"result {number}", row) for number, row in numbered)
-        return read_tool_table(file, mapping, table, rows)
+        found = [*(rows_of(file) or ())]
+        rows = [TableRow(f"result {number}", row) for number, row in enumerate(found, start=1)]
+        imported = read_tool_table(file, mapping, table, rows)
+        ignored = IgnoredFields({str(row["id"]) for row in found if "id" in row})
+        ignored.check({n: v for n, v in file.document.items() if not understood.fullmatch(n)})
+        imported.notes.extend(describe_ignored("members of the document", ignored))
+        return imported
 
     recognizes = lambda file: rows_of(file) is not None  # noqa: E731
     IMPORTERS.register(name, Importer(summary=summary, recognizes=recognizes, read=read))

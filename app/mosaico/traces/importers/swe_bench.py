@@ -76,4 +76,8 @@ register_document(
     "report of SWE-bench",
     find_instances,
     ToolTable(compute=read_instance, used=("id", "resolved", "patch_*", "tests_status")),
-)
+    members=(
+        "*_ids", "*_instances", *OLD_FAILED, *OLD_MISSING, "resolved", "failure_reasons", "unstopped_containers",
+        "unremoved_images", "schema_version",
+    ),
+)  # fmt: skip

@@ -56,5 +56,11 @@ PREDICTION_USED: Final = (
 )  # fmt: skip
 
 PREDICTIONS: Final = ToolTable(compute=read_prediction, used=PREDICTION_USED)
-register_document("vertex-document", "predictions of Vertex AI", find_predictions, PREDICTIONS)
+register_document(
+    "vertex-document",
+    "predictions of Vertex AI",
+    find_predictions,
+    PREDICTIONS,
+    members=("instances", "predictions", "parameters", "deployedModelId", "model*", "metadata"),
+)
 register_tool("vertex", "predictions of Vertex AI", recognizes_prediction, PREDICTIONS)

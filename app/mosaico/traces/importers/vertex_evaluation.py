@@ -36,7 +36,7 @@ def read_case(row: Cells) -> Mapping[str, Any]:
     """The fields of a case and its result."""
     candidates = objects_of(row.get("response_candidate_results"))
     responses = objects_of(row.get("responses"))
-    answer: Any = responses[0].get("response", responses[0]) if responses else None
+    answer: Any = _answer(responses[0]) if responses else None
     if len(candidates) > 1 or len(responses) > 1:
         count, column = max(len(candidates), len(responses)), "responses[0].response"
         answer = Ambiguity(f"{count} candidates; choose one: {mapped_column('output', column)}")
@@ -45,9 +45,15 @@ def read_case(row: Cells) -> Mapping[str, Any]:
         "item": row.get("eval_case_id"),
         "input": row.get("prompt"),
         "output": answer,
-        "expected": object_of(row.get("reference")).get("response", row.get("reference")),
+        "expected": _answer(row.get("reference")),
         "scores": {name: _score(object_of(result)) for name, result in metrics.items()},
     }
+
+
+def _answer(candidate: Any) -> Any:
+    """The content of a candidate, which may leave out that it is the model's."""
+    content = object_of(candidate).get("response", candidate)
+    return {**content, "role": "model"} if "parts" in object_of(content) else content
 
 
 def _score(result: Mapping[str, Any]) -> Any:
