@@ -359,7 +359,8 @@ class ImportFile:
             self.reject(
                 f"line 1: the document {found}; write a list of objects, one for each result"
             )
-        self.add_note(found.note)
+        is_line = Path(self.name).suffix.lower() in LINE_SUFFIXES and found.rows == [self.document]
+        self.add_note(None if is_line else found.note)
         for number, row in enumerate(found.rows, start=1):
             yield self._object_row(f"row {number}", row)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from mosaico.core.parameter_names import mapped_column
 from mosaico.core.registry import suggest_names
 from mosaico.traces.files.cell_paths import has_cell, list_columns, nested_columns
-from mosaico.traces.files.cell_values import PLAIN, NumberStyle
+from mosaico.traces.files.cell_values import PLAIN, TRUTH_WORDS, NumberStyle
 from mosaico.traces.files.column_cells import ColumnCells, label_of
 from mosaico.traces.files.column_mapping import InvalidMapping
 from mosaico.traces.files.column_notes import (
@@ -190,6 +190,9 @@ class _ColumnChooser:
         labels = {label_of(cell) for cell in self._cells.cells(expected)}
         if not 0 < len(labels) <= _MAX_LABELS or None in labels:
             return
+        if labels <= TRUTH_WORDS:
+            # Where all expected answers are yes, no is a label, too.
+            labels |= TRUTH_WORDS
         columns = [
             column
             for column in self._free
