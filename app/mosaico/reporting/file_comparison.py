@@ -8,6 +8,7 @@ from mosaico.comparison.schemas import Comparison
 from mosaico.core.web.change_charts import ItemChange
 from mosaico.gating.offline_gate import pair_files
 from mosaico.gating.offline_metrics import OfflineMetrics
+from mosaico.gating.rules import NothingToGate
 from mosaico.reporting.comparison_page import (
     ChangedItem,
     ComparedFiles,
@@ -34,12 +35,15 @@ def compare_results(
     """The comparison of two files of results with these metrics. Imports numpy and scipy. `warn`, `about`,
     `earlier` and `run_sd`: see `pair_files`.
 
-    Raises: the errors of `reader`, also for a file without results.
+    Raises: the errors of `reader`, and `NothingToGate` for a file without results.
     """
     pair = pair_files(
         base, candidate, selected, reader, selected.requested, warn, about=about, earlier=earlier,
         run_sd=run_sd,
     )  # fmt: skip
+    for side in (pair.baseline, pair.candidate):
+        if not side.run.traces:
+            raise NothingToGate(f"{side.run.id} has no results; a comparison needs some")
     comparison = compare(pair)
     deciding = deciding_metric(comparison)
     flips = comparison.flipped_items

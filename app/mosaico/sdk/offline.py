@@ -57,7 +57,7 @@ def compare(
     oldest first, and `aa` those of another run of it: they tell how much whole runs vary. `run_sd` states it, as a standard
     deviation: points of a share (0.015), a fraction of any other value. Without all three it is assumed. `columns`, `read_options` and `llm` as for
     `score`; `base_columns` and `candidate_columns` name columns of one side only.
-    Raises: as `score`, also for a side without results.
+    Raises: as `score`, and `NothingToGate` for a side without results.
     """
     remarks: list[str] = []
     reader = open_reader(remarks, columns, input_format, read_options)

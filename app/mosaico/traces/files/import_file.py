@@ -83,9 +83,12 @@ def is_blank_row(row: TableRow) -> bool:
 class ImportFile:
     """A file that can be read several times, and what its content shows about its form.
 
+    A file without a result is an error, rows in memory without one are none (`may_be_empty`).
     `name` is the name in messages. JSON documents are in memory as a whole, CSV and JSON Lines are
     read row by row.
     """
+
+    may_be_empty = False
 
     def __init__(self, name: str, file: IO[bytes], options: ReadOptions | None = None) -> None:
         self.name = name

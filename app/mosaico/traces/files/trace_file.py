@@ -62,7 +62,7 @@ class Reading:
             read = excuse_error(_strip_answer(trace, options, counts), options.infra_errors)
             counts.errors.add(read.trace_id, read.outcome, read.error)
             yield read
-        if not self.report.results:
+        if not self.report.results and not self._file.may_be_empty:
             reasons = "; ".join(counts.lost_rows.describe())
             self._file.reject(f"no results in this file: {reasons or 'it has no rows'}")
         if options.strict and (left_out := self.report.describe_left_out()):
