@@ -240,6 +240,74 @@ HELM: Final = {
     "stats": {"exact_match": 0.0},
     **SURPRISE,
 }
+HELM_STATS: Final = {
+    "instance_id": "id1",
+    "train_trial_index": 0,
+    "stats": [{"name": {"name": "exact_match"}, "count": 1, "sum": 0.0}],
+    **SURPRISE,
+}
+HELM_STATE: Final = {
+    "adapter_spec": {},
+    "request_states": [
+        {
+            "instance": {"id": "id1", "input": {"text": "1+1?"}},
+            "result": {"success": True, "completions": [{"text": ""}]},
+            **SURPRISE,
+        }
+    ],
+}
+LIGHTEVAL: Final = {
+    "doc": {"id": "1", "query": "1+1?", "choices": ["2"], "gold_index": 0},
+    "model_response": {"text": [""]},
+    "metric": {"em": 0.0},
+    **SURPRISE,
+}
+OLD_LIGHTEVAL: Final = {
+    "full_prompt": "1+1?",
+    "predictions": [""],
+    "gold": ["2"],
+    "metrics": {"em": 0.0},
+    **SURPRISE,
+}
+VERTEX: Final = {"instance": {"prompt": "1+1?"}, "prediction": {"content": ""}, **SURPRISE}
+VERTEX_CASES: Final = {
+    "eval_case_results": [
+        {
+            "eval_case_index": 0,
+            "response_candidate_results": [{"metric_results": {"quality": {"score": 0.0}}}],
+            **SURPRISE,
+        }
+    ],
+    "evaluation_dataset": [
+        {
+            "eval_cases": [
+                {
+                    "prompt": {"role": "user", "parts": [{"text": "1+1?"}]},
+                    "responses": [{"response": {"role": "model", "parts": [{"text": ""}]}}],
+                }
+            ]
+        }
+    ],
+}
+MT_BENCH_PAIR: Final = {
+    "question_id": 1,
+    "turn": 1,
+    "model_1": "m",
+    "model_2": "base",
+    "g1_winner": "model_2",
+    "g2_winner": "model_2",
+    **SURPRISE,
+}
+BEDROCK_RAG: Final = {
+    "conversationTurns": [
+        {
+            "inputRecord": {"prompt": {"content": [{"text": "1+1?"}]}},
+            "output": {"text": ""},
+            "results": [{"metricName": "Builtin.Correctness", "result": 0.0}],
+        }
+    ],
+    **SURPRISE,
+}
 
 TOOL_FILES: Final[Mapping[str, Callable[[], bytes]]] = {
     "langsmith": lambda: csv_file(*twice(LANGSMITH, example_id="e2")),
@@ -272,7 +340,19 @@ TOOL_FILES: Final[Mapping[str, Callable[[], bytes]]] = {
     "opencompass": lambda: json_file(OPENCOMPASS),
     "helm": lambda: json_file([HELM]),
     "evalplus": lambda: json_file(EVALPLUS),
+    "helm-stats": lambda: json_file([HELM_STATS]),
+    "helm-state": lambda: json_file(HELM_STATE),
+    "lighteval": lambda: json_lines(*twice(LIGHTEVAL)),
+    "lighteval-leaderboard": lambda: json_lines(*twice(OLD_LIGHTEVAL)),
+    "vertex": lambda: json_lines(*twice(VERTEX)),
+    "vertex-document": lambda: json_file({"instances": ["1+1?"], "predictions": [""], **SURPRISE}),
+    "vertex-evaluation": lambda: json_file(VERTEX_CASES),
+    "mt-bench-pairs": lambda: json_lines(*twice(MT_BENCH_PAIR, turn=2)),
+    "bedrock-rag": lambda: json_lines(*twice(BEDROCK_RAG)),
 }
 WITHOUT_ANSWERS: Final = frozenset(
-    {"terminal-bench", "harbor", "swe-bench", "mt-bench", "arena-hard"}
+    {
+        *("terminal-bench", "harbor", "swe-bench", "mt-bench", "mt-bench-pairs", "arena-hard"),
+        "helm-stats",
+    }
 )

@@ -97,7 +97,7 @@ def mapped_column(field: str, column: str) -> str:
     """`--map output=answer`, or its equivalent in another interface."""
     match _interface.get():
         case UserInterface.COMMAND:
-            return f"--map {field}={column}"
+            return f"--map {shlex.quote(f'{field}={column}')}"
         case UserInterface.PYTHON:
             return f"{parameter_name('--map')}={ {field: column}!r}"
         case UserInterface.UPLOAD_FORM:

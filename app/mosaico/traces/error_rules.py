@@ -162,13 +162,16 @@ _PHRASES: Final = (
     _phrase(
         "quota and credit",
         r"exceeded your current quota|quota exceeded|insufficient.quota|resource.?exhausted",
-        r"credit balance is too low|insufficient.(?:credits|balance)|billing (?:hard )?limit",
+        r"credit balance is too low|insufficient.(?:credits|balance\W*$)|billing (?:hard )?limit",
+        r"resource has been exhausted|check your (?:plan and )?billing details",
     ),
     _phrase(
         "provider",
         r"overloaded(?:_error)?\b|(?:server|model) is (?:currently )?(?:busy|loading|at capacity)",
         r"the server had an error (?:while )?processing your request|internal.?server.?error",
         r"service.?(?:is |temporarily.?)*unavailable|bad.?gateway|gateway.?time.?out",
+        r"service is temporarily unable|you can retry your request|DeploymentNotFound",
+        r"the model `?[\w.:/-]+`? does not exist or you do not have access|AsyncEngineDeadError",
         r"upstream (?:connect error|request timeout|error)|no healthy upstream",
         r"StatusCode\.(?:UNAVAILABLE|DEADLINE_EXCEEDED|UNAUTHENTICATED|RESOURCE_EXHAUSTED|INTERNAL)",
         r"CUDA (?:out of memory|error)|out of memory on device",
@@ -176,7 +179,7 @@ _PHRASES: Final = (
     _phrase(
         "key of the provider",
         r"(?:invalid|incorrect|missing|expired|no).api.?key|api.?key (?:not|is (?:invalid|not|missing|expired))",
-        r"api_key client option must be set|authentication_error|invalid authentication credentials",
+        r"didn.t provide an api key|api_key client option must be set|authentication_error|invalid authentication credentials",
         r"^\W*unauthorized\W*$|security token included in the request is (?:invalid|expired)",
     ),
     _phrase(
@@ -186,21 +189,27 @@ _PHRASES: Final = (
         r"network (?:is unreachable|error\b|connection lost)|no route to host|broken pipe",
         r"E(?:CONN(?:RESET|REFUSED|ABORTED)|NOTFOUND|TIMEDOUT|AI_AGAIN|PIPE|HOSTUNREACH|NETUNREACH)\b",
         r"socket hang up|fetch failed|premature close|max retries exceeded with url",
+        r"network socket disconnected|incomplete chunked read|MCP error -3200[01]: (?:request timed|connection)",
     ),
     _phrase(
         "name resolution",
         r"name resolution|name or service not known|nodename nor servname|getaddrinfo",
-        r"could not resolve host|no address associated with hostname",
+        r"could not resolve host|no address associated with hostname|\blookup \S+:? .*no such host",
+        r"UnknownHostException",
     ),
     _phrase(
         "TLS",
         r"certificate.verify.failed|_ssl\.c|in violation of protocol|ssl handshake|tls handshake",
         r"unable to (?:get local issuer|verify the first) certificate|self.signed certificate",
-        r"certificate has expired",
+        r"certificate has expired|x509: certificate",
+    ),
+    _phrase(
+        "machine",
+        r"docker daemon|no space left on device",
     ),
     _phrase(
         "time-out of a client",
-        r"api.?timeout|request timed out(?:\.| or interrupted)",
+        r"api.?timeout|request timed out(?:\.| or interrupted)|Client\.Timeout exceeded",
         r"\b(?:read|write|connect|pool)(?: operation)?.?timed?.?out",
     ),
 )

@@ -75,6 +75,26 @@ def read_messages(value: Any) -> tuple[Message, ...]:
     return ()
 
 
+def has_calls(parts: Sequence[Any]) -> bool:
+    """Return whether a list holds tool calls, and beside them only parts of a message with a type."""
+    is_typed = all(
+        isinstance(part, Mapping) and isinstance(part.get("type"), str) for part in parts
+    )
+    return is_typed and any(map(_is_requested, parts))
+
+
+def read_calls(parts: Sequence[Any]) -> tuple[Message, ...]:
+    """The message of the assistant whose content, or whose tool calls, are these parts."""
+    is_of_functions = all(isinstance(part.get("function"), Mapping) for part in parts)
+    member = "tool_calls" if is_of_functions else "content"
+    return (_build_message("assistant", {member: list(parts)}),)
+
+
+def _is_requested(part: Mapping[str, Any]) -> bool:
+    is_function = part["type"] == "function" and isinstance(part.get("function"), Mapping)
+    return _is_call(part) or (is_function and "name" in part["function"])
+
+
 def last_text(messages: Sequence[Message], roles: Iterable[str]) -> str | None:
     """Return the last non-empty text of a message of a role; "" when all are empty, and
     None without a recorded message of the role.

@@ -21,6 +21,7 @@ class ValueForm(StrEnum):
     GENERATIONS = "generations"
     ONE_MEMBER = "object with one text"
     ONE_TEXT = "list with one text"
+    ERROR = "object with an error"
     JSON = "JSON"
     NOTHING = "nothing"
 

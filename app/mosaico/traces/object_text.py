@@ -37,8 +37,22 @@ DETAILS: Final = frozenset(
         *("confidence", "score", "scores", "reasoning", "rationale", "thought", "thoughts"),
         *("explanation", "intermediatesteps", "steps", "toolcalls", "tools", "toolscalled"),
         *("chathistory", "history", "memory", "messages", "followups", "suggestions"),
+        *("details", "meta", "event", "mode", "warnings", "safetyratings", "systemfingerprint"),
+        *("safetyattributes", "citationmetadata", "groundingmetadata"),
     }
 )
+# What an agent or its server writes in place of an answer, and what it writes beside it.
+ERROR_NAMES: Final = frozenset(
+    {"error", "errors", "errormessage", "errormsg", "err", "exception", "exceptionmessage"}
+)
+BESIDE_ERRORS: Final = frozenset(
+    {
+        *("traceback", "stack", "stacktrace", "message", "detail", "details", "code", "type", "ok"),
+        *("errortype", "errorcode", "statuscode", "param", "success", "output", "answer", "result"),
+    }
+)
+FAILED: Final = frozenset({"error", "errored", "exception"})
+NO_MESSAGE: Final = "an error without a message"
 _SEPARATORS: Final = re.compile(r"[\W_]+")
 
 
@@ -58,7 +72,30 @@ def find_one_text(value: Mapping[Any, Any], wanted: frozenset[str], details: fro
         texts = [name for name in texts if names[name] not in details]
     if len(texts) != 1:
         return None
-    return texts[0] if all(names[n] in details for n in names if n != texts[0]) else None
+    others = (name for name in names if name != texts[0])
+    return texts[0] if all(_is_detail(name, names[name], details) for name in others) else None
+
+
+def find_error(value: Mapping[Any, Any]) -> Any:
+    """What an object says about an error in place of an answer; None for an object that may hold an answer."""
+    filled = {
+        normalize_name(name): member
+        for name, member in value.items()
+        if member not in (None, "", [], {})
+    }
+    if not filled.keys() <= ERROR_NAMES | BESIDE_ERRORS | DETAILS:
+        return None
+    errors = [member for name, member in filled.items() if name in ERROR_NAMES]
+    message = filled.get("message", filled.get("detail"))
+    answers = {name for name in filled if name in ("output", "answer", "result")}
+    if answers or not (errors or filled.get("status") in FAILED):
+        return None
+    named = (error for error in errors if error and error is not True)
+    return next(named, message or (NO_MESSAGE if any(errors) else None))
+
+
+def _is_detail(name: str, normalized: str, details: frozenset[str]) -> bool:
+    return normalized in details or name.endswith(("_id", "Id", "_ms", "Ms", "_at", "At"))
 
 
 def normalize_name(name: Any) -> str:

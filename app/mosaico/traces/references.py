@@ -65,9 +65,18 @@ def means_alternatives(name: str) -> bool:
 
 
 def _is_list_of_texts(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(
-        isinstance(member, str | int | float) for member in value
-    )
+    """Return whether a value is a list of texts, or of several objects with one text each that are no conversation."""
+    if not isinstance(value, list | tuple):
+        return False
+    if len(value) > 1 and all(isinstance(member, Mapping) for member in value):
+        is_whole = read_text(value, TextRole.REFERENCE).is_unwrapped
+        return not is_whole and all(_is_one_text(member) for member in value)
+    return all(isinstance(member, str | int | float) for member in value)
+
+
+def _is_one_text(value: Any) -> bool:
+    reading = read_text(value, TextRole.REFERENCE)
+    return reading.is_unwrapped and reading.text is not None
 
 
 def _alternatives_of(value: Any) -> Sequence[Any] | None:

@@ -19,8 +19,10 @@ from mosaico.traces.messages import (
     USER_ROLES,
     Message,
     RequestedCall,
+    has_calls,
     last_text,
     parse_value,
+    read_calls,
     read_messages,
 )
 from mosaico.traces.model_responses import BAD_STATUS, ValueForm, response_of
@@ -29,6 +31,7 @@ from mosaico.traces.object_text import (
     DETAILS,
     QUESTION_NAMES,
     REFERENCE_NAMES,
+    find_error,
     find_one_text,
     normalize_name,
 )
@@ -213,6 +216,10 @@ def _read_object(value: Mapping[Any, Any], role: TextRole, depth: int) -> Iterat
     if failure is not None:
         yield _no_text(NoText.ERROR, form=ValueForm.RESPONSE, error=failure)
         return
+    error = read_error(find_error(value)) if role is TextRole.ANSWER else None
+    if error is not None:
+        yield _no_text(NoText.ERROR, form=ValueForm.ERROR, error=error)
+        return
     name = find_one_text(value, _NAMES[role], _DETAILS[role])
     messages = read_messages(value)
     # An answer beside the messages says more exactly what the answer is.
@@ -240,6 +247,8 @@ def _read_list(value: Sequence[Any], role: TextRole, depth: int) -> Iterator[Val
     messages = read_messages(value)
     if messages:
         yield _of_messages(messages, role, ValueForm.CHAT)
+    elif role is TextRole.ANSWER and has_calls(value):
+        yield _of_messages(read_calls(value), role, ValueForm.PARTS)
     elif _is_content(value):
         texts = [_text_of_part(part) for part in value if part["type"] in _TEXT_PARTS]
         if texts:
@@ -306,9 +315,10 @@ def _of_messages(messages: Sequence[Message], role: TextRole, form: ValueForm) -
     text = last_text(messages, roles)
     calls = tuple(call for message in messages for call in message.tool_calls)
     if text is None:
-        # Other words for the roles: the last text, of an answer not one of those who ask.
+        # Other words for the roles: the last text, of an answer not one of those who ask, of a question not an answer.
         others = {message.role for message in messages} - roles
-        text = last_text(messages, others - _ASKING if role is TextRole.ANSWER else others)
+        strangers = _ASKING if role is TextRole.ANSWER else ASSISTANT_ROLES
+        text = last_text(messages, others - strangers)
     if text is None:
         is_hidden = any(message.role in roles for message in messages)
         return _no_text(NoText.HIDDEN if is_hidden else NoText.NO_TEXT, form=form)

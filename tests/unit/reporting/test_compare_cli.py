@@ -187,7 +187,7 @@ def test_compare__files_without_common_items_name_the_remedy(folder: Path) -> No
         (("last-week.csv", "-"), 2, "reads its files twice, and standard input only once"),
         (("last-week.csv", "empty.csv"), 65, "empty.csv: the file is empty; expected results"),
         (("last-week.csv", "header.csv"), 65, "header.csv: line 1 is the header, and no row"),
-        (("last-week.csv", "none.json"), 2, "none.json has no results"),
+        (("last-week.csv", "none.json"), 65, "none.json: no results in this file"),
         (("last-week.csv", "wide.csv"), 65, "c10, c11 and 988 more. Name the column"),
         (
             ("last-week.csv", "today.csv", "--map", "output=reply"),

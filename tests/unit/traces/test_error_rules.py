@@ -58,6 +58,23 @@ from mosaico.traces.types import TraceOutcome
         ("OSError: [Errno 101] Network is unreachable", TraceOutcome.INFRA_ERROR),
         ("getaddrinfo EAI_AGAIN api.example.org", TraceOutcome.INFRA_ERROR),
         ("RuntimeError: CUDA out of memory. Tried to allocate 2 GiB", TraceOutcome.INFRA_ERROR),
+        ("The service is temporarily unable to process your request.", TraceOutcome.INFRA_ERROR),
+        ("Resource has been exhausted (e.g. check quota).", TraceOutcome.INFRA_ERROR),
+        ("check your billing details on our website", TraceOutcome.INFRA_ERROR),
+        ("You didn't provide an API key.", TraceOutcome.INFRA_ERROR),
+        (
+            "The model `m-5` does not exist or you do not have access to it.",
+            TraceOutcome.INFRA_ERROR,
+        ),
+        ("java.net.UnknownHostException: api.example.org", TraceOutcome.INFRA_ERROR),
+        ("dial tcp: lookup api.example.org: no such host", TraceOutcome.INFRA_ERROR),
+        ("x509: certificate signed by unknown authority", TraceOutcome.INFRA_ERROR),
+        ("Insufficient Balance", TraceOutcome.INFRA_ERROR),
+        ("OSError: [Errno 28] No space left on device", TraceOutcome.INFRA_ERROR),
+        # What an agent says about the things that it works with.
+        ("Insufficient balance on account 7", TraceOutcome.AGENT_ERROR),
+        ("the account is not active", TraceOutcome.AGENT_ERROR),
+        ("the model of car 7 does not exist", TraceOutcome.AGENT_ERROR),
         # Time-outs of the clients of models: of OpenAI, Anthropic, httpx and requests.
         ("Request timed out.", TraceOutcome.INFRA_ERROR),
         ("Request timed out or interrupted. This could be due to …", TraceOutcome.INFRA_ERROR),

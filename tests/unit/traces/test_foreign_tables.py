@@ -284,7 +284,7 @@ def test_answers__thoughts_are_counted_or_stripped(tmp_path: Path) -> None:
     ("row", "left_out"),
     [
         ({"note": "n"}, "columns that are not used: note"),
-        ({"wert": 7}, "numbers that judge nothing"),
+        ({"wert": 7}, "numbers that are not used"),
         ({"faithfulness": "-"}, ""),
         ({"latency": 3}, "has no unit"),
         ({"answer": {"text": "x", "sources": ["s"]}}, "members of texts: answer.sources"),

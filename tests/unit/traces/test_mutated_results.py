@@ -125,7 +125,7 @@ def test_importer__file_that_ends_early_is_read_or_an_error_says_why(
 # These importers make one result of several rows, or name several results in one object.
 _GROUPED: Final = frozenset({"mt-bench", "openai-evals-log"})
 # Their rows number their trials themselves.
-_NUMBERED: Final = frozenset({"phoenix", "tau-bench", "helm"})
+_NUMBERED: Final = frozenset({"phoenix", "tau-bench", "helm", "helm-stats"})
 ROWS: Final = {
     name: (form, rows)
     for name, content in TOOL_FILES.items()

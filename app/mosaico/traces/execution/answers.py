@@ -60,7 +60,9 @@ def checked_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
             f"the answer has the unknown key {unknown_keys[0]!r:.80}; keys:"
             f" {', '.join(sorted(REPORTED_KEYS))}"
         )
-    return {**fields, "output": read_text(fields.get("output")).text}
+    answer = read_text(fields.get("output"))
+    error = fields.get("error") or answer.error
+    return {**fields, "output": answer.text, **({"error": error} if error else {})}
 
 
 def trace_of_answer(attempt: ItemAttempt, answer: AgentAnswer, latency_ms: float | None) -> Trace:

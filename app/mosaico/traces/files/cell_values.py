@@ -29,6 +29,7 @@ _TRUTH: Final = {
     **dict.fromkeys((*_YES, *_SHEET_YES), 1.0),
     **dict.fromkeys((*_NO, *_SHEET_NO), 0.0),
 }
+TRUTH_WORDS: Final = frozenset(_TRUTH)
 # Beside grades from A to F they would be something else.
 _LETTERS: Final = {"t": 1.0, "y": 1.0, "f": 0.0, "n": 0.0}
 # Of a column that says whether an answer passed; elsewhere they are states of a call.

@@ -23,6 +23,8 @@ from mosaico.traces.files.column_words import (
     words_of,
 )
 from mosaico.traces.files.field_names import (
+    FAILED,
+    FAILED_OR_UNSOLVED,
     NAMES,
     NUMBER_FIELDS,
     ODD_FIELDS,
@@ -62,6 +64,10 @@ class ColumnCells:
         misfits = [
             cell for cell in cells if not _fits(name, cell, self.style) and not is_marker(cell)
         ]
+        if name == "status" and _are_states(cells):
+            return None
+        if name == "passed" and misfits and self._are_labels(cells):
+            return misfits[0]
         is_range = any(as_number(cell, self.style) is not None for cell in misfits)
         share = NAMED_ODD_SHARE if name in ("passed", "score") else ODD_SHARE
         is_odd = name in ODD_FIELDS and not is_range and len(misfits) <= share * len(cells)
@@ -73,20 +79,28 @@ class ColumnCells:
         numbers = [n for cell in cells if (n := as_number(cell, self.style)) is not None]
         share = NAMED_ODD_SHARE if names_a_score(column) else ODD_SHARE
         is_number = bool(numbers) and len(cells) - len(numbers) <= share * len(cells)
-        return numbers if is_number else None
+        is_label = len(numbers) < len(cells) and self._are_labels(cells)
+        return numbers if is_number and not is_label else None
+
+    def _are_labels(self, cells: Sequence[Any]) -> bool:
+        """Return whether the numbers among cells are words such as yes and correct: another word is a further label."""
+        numbers = [cell for cell in cells if as_number(cell, self.style) is not None]
+        return all(isinstance(cell, str) and is_truth(cell) for cell in numbers)
 
     def is_score(self, column: str) -> bool:
-        """Return whether the numbers of a column judge an answer, by its name or by its values."""
+        """Return whether the numbers of a column judge an answer: its name says so, or all of them are percentages."""
         numbers = None if _is_number_of_something(column) else self.numbers(column)
         if numbers is None:
             return False
-        if names_a_score(column):
-            return True
-        cells = self.cells(column)
-        is_share = all(0 <= number <= 1 for number in numbers)
-        return is_share and (
-            any(number not in (0, 1) for number in numbers) or all(map(is_percentage, cells))
-        )
+        is_range = all(0 <= number <= 1 for number in numbers)
+        return names_a_score(column) or (is_range and all(map(is_percentage, self.cells(column))))
+
+    def is_share(self, column: str) -> bool:
+        """Return whether the numbers of a column are shares from 0 to 1, which may judge an answer."""
+        numbers = None if _is_number_of_something(column) else self.numbers(column)
+        if numbers is None or not all(0 <= number <= 1 for number in numbers):
+            return False
+        return any(number not in (0, 1) for number in numbers)
 
     def is_unclear_number(self, column: str) -> bool:
         is_key = normalize_name(column) == NAMES["item"][-1]
@@ -135,6 +149,12 @@ def _is_number_of_something(column: str) -> bool:
         or column.startswith("column ")
         or not words_of(column)
     )
+
+
+def _are_states(cells: Sequence[Any]) -> bool:
+    """Return whether texts are states of a call, of which at least one is an error."""
+    words = {str(cell).strip().casefold() for cell in cells}
+    return words <= STATES | FAILED_OR_UNSOLVED and not words.isdisjoint(FAILED)
 
 
 def label_of(cell: Any) -> str | None:

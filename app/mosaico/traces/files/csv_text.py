@@ -18,6 +18,7 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _SEPARATOR_LINE: Final = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
+_GUARD: Final = re.compile(r'="([^"]*)"')
 _RULE: Final = re.compile(r"\s*:?-{2,}:?\s*")
 _HIGH: Final = re.compile(rb"[\x80-\xff]")
 _LETTER_RUN: Final = re.compile(rb"[\xc0-\xff]{3}")
@@ -44,7 +45,13 @@ class CsvHead(NamedTuple):
         if self.is_padded or self.is_framed:
             cells = [cell.strip() for cell in cells]
         is_rule = self.is_framed and all(map(_RULE.fullmatch, cells))
-        return [] if is_rule else cells
+        return [] if is_rule else [*map(_without_guard, cells)]
+
+
+def _without_guard(cell: str) -> str:
+    """The text of a cell that is written as a formula, so that a spreadsheet keeps its zeros: `="007"`."""
+    guard = _GUARD.fullmatch(cell) if cell.startswith('="') else None
+    return cell if guard is None else guard[1]
 
 
 def encoding_of_mark(start: bytes) -> str | None:

@@ -29,7 +29,7 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
         "status", "state", "runstatus", "callstatus", "statuscode", "httpstatus", "httpstatuscode", "httpcode",
     ),
     "passed": (
-        "passed", "pass", "success", "correct", "iscorrect", "taskpassed", "resolved", "isresolved",
+        "passed", "pass", "passfail", "success", "correct", "iscorrect", "taskpassed", "resolved", "isresolved",
         "bestanden", "korrekt", "richtig", "réussi", "correcto", "correto", "aprobado", "aprovado",
         "corretto", "superato", "goed", "juist", "poprawna", "poprawny", "poprawnie", "doğru", "верно", "правильно", "通过", "是否通过", "是否正确", "正确", "合格", "正誤", "合否", "통과",
         "정답여부", "통과여부",
@@ -93,6 +93,8 @@ SUMMARY_NAMES: Final = frozenset(
 FAILED: Final = frozenset(
     {"error", "errored", "exception", "crashed", "timeout", "timed out", "timed_out"}
 )
+# Beside an error they are another one; beside a success they may say that the task is not solved.
+FAILED_OR_UNSOLVED: Final = frozenset({"failed", "failure", "fail"})
 STATES: Final = FAILED | {"ok", "success", "succeeded", "completed", "complete", "done", "finished"}
 # Words of a column of states that may say whether a call ended, or whether the task is solved.
 SUCCEEDED: Final = frozenset({"success", "succeeded", "successful"})

@@ -5,7 +5,7 @@ import csv
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from itertools import chain, islice
@@ -37,6 +37,7 @@ LINE_SUFFIXES: Final = frozenset({".jsonl", ".ndjson"})
 # A cell of a table may begin with a bracket, so the suffix precedes the content.
 TABLE_SUFFIXES: Final = frozenset({".csv", ".tsv"})
 HEAD_LINES: Final = 20
+FIRST_ROWS: Final = 5
 # Of a text in UTF-16 every second byte.
 NUL_SHARE: Final = 0.3
 SMALLER: Final = "split the file, or read it with `mosaico datasets upload`"
@@ -82,9 +83,12 @@ def is_blank_row(row: TableRow) -> bool:
 class ImportFile:
     """A file that can be read several times, and what its content shows about its form.
 
+    A file without a result is an error, rows in memory without one are none (`may_be_empty`).
     `name` is the name in messages. JSON documents are in memory as a whole, CSV and JSON Lines are
     read row by row.
     """
+
+    may_be_empty = False
 
     def __init__(self, name: str, file: IO[bytes], options: ReadOptions | None = None) -> None:
         self.name = name
@@ -149,17 +153,22 @@ class ImportFile:
         # Once more for the message.
         return self.parse(raw) if objects is None else objects
 
-    @cached_property
+    @property
     def first_row(self) -> Mapping[str, Any]:
         """The first row of a table; empty for another file, and for a table without rows."""
-        if self.container in (Container.ZIP, Container.PARQUET, Container.SPREADSHEET):
-            return {}
+        return next(iter(self.first_rows), {})
+
+    @cached_property
+    def first_rows(self) -> Sequence[Mapping[str, Any]]:
+        """The first rows of a table, by which its tool is recognized: a single one may be that of a failure."""
+        if self.container is Container.ZIP:
+            return ()
         if self.container is Container.JSON and isinstance(rows_of_document(self.document), str):
-            return {}
-        return next((row.cells for row in self.rows()), {})
+            return ()
+        return [row.cells for row in islice(self.rows(), FIRST_ROWS)]
 
     def rows(self) -> Iterator[TableRow]:
-        """The rows of a CSV file, of JSON Lines or of a JSON document with a list of objects.
+        """The rows of a table in any form: CSV, JSON Lines, a JSON document with a list of objects, a form of `ROW_READERS`.
 
         Raises: `InvalidImport` with the line of the row that cannot be read.
         """
@@ -170,9 +179,11 @@ class ImportFile:
                 yield from self._json_lines()
             case Container.JSON:
                 yield from self._json_rows()
-            case _:
+            case container if container in ROW_READERS:
+                yield from ROW_READERS[container](self)
+            case container:
                 name = parameter_name("--input-format")
-                self.reject(f"a {self.container} file has no rows of text; name its {name}")
+                self.reject(f"a {container} file has no rows; name its {name}")
 
     def parse(self, raw: bytes, line: int = 0) -> Any:
         """The value of a JSON text; `line` is its line in the file, 0 for the whole file.
@@ -235,11 +246,14 @@ class ImportFile:
         lines = self._text_lines()
         start = list(islice(lines, HEAD_LINES))
         head = read_head(start)
-        self._note(head.note)
+        self.add_note(head.note)
         text = chain(start[head.skipped_lines :], lines)
         header: list[str] = []
-        for line, cells in filled_rows(self._numbered_rows(text, head), self._note):
+        for line, cells in filled_rows(self._numbered_rows(text, head), self.add_note):
             if header:
+                # A comma at the end of each row but the header, as some exports write.
+                while len(cells) > len(header) and not cells[-1].strip():
+                    cells.pop()
                 self._require_width(cells, header, line)
                 self._refuse_nul(cells, line)
                 yield TableRow(f"line {line}", dict(zip(header, cells, strict=True)))
@@ -292,12 +306,13 @@ class ImportFile:
         guess = guess_encoding(self.open())
         if guess is None:
             return "utf-8"
-        self._note(
+        self.add_note(
             f"the file is not UTF-8 and is read as Windows-1252; {parameter_name('--encoding')} names another one"
         )
         return guess
 
-    def _note(self, note: str | None) -> None:
+    def add_note(self, note: str | None) -> None:
+        """Add a sentence for the user on how the rows were found, once however often they are read."""
         if note is not None and note not in self.notes:
             self.notes.append(note)
 
@@ -347,7 +362,8 @@ class ImportFile:
             self.reject(
                 f"line 1: the document {found}; write a list of objects, one for each result"
             )
-        self._note(found.note)
+        is_line = Path(self.name).suffix.lower() in LINE_SUFFIXES and found.rows == [self.document]
+        self.add_note(None if is_line else found.note)
         for number, row in enumerate(found.rows, start=1):
             yield self._object_row(f"row {number}", row)
 
@@ -355,6 +371,10 @@ class ImportFile:
         if not isinstance(row, dict):
             self.reject(f"{position}: expected a JSON object with one result, not {row!r:.40}")
         return TableRow(position, row)
+
+
+# The readers of containers that need a library; importers add them.
+ROW_READERS: Final[dict[Container, Callable[[ImportFile], Iterator[TableRow]]]] = {}
 
 
 def _first_visible_line(file: IO[bytes], limit: int) -> bytes | None:

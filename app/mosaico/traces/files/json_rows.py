@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mosaico.traces.files.column_words import certainty_of, names_a_score, words_of
+from mosaico.traces.files.field_names import NAMES, normalize_name
+from mosaico.traces.files.row_lists import ROW_MEMBERS, find_row_lists
 
-# A document that is an object holds its rows as one of its members.
-ROW_MEMBERS: Final = ("rows", "items", "data", "results", "traces", "examples", "samples")
 # The column of the keys of an object by ID.
 KEY_COLUMN: Final = "key of the object"
 ANSWER_COLUMN: Final = "output"
@@ -28,35 +28,66 @@ def rows_of_document(document: Any) -> DocumentRows | str:
         return DocumentRows(document)
     if not isinstance(document, dict):
         return "is neither a list of objects nor an object with such a list"
-    for name in ROW_MEMBERS:
-        member = document.get(name)
-        if isinstance(member, list) and member and all(isinstance(row, dict) for row in member):
-            return DocumentRows(member)
     return (
         _split_table(document)
+        or _rows_of_lists(document)
         or _columns_of_lists(document)
         or _columns_by_index(document)
         or _objects_by_id(document)
         or _texts_by_id(document)
+        or _numbers_by_id(document)
         or DocumentRows([document], "the document is one object and is read as one result")
     )
 
 
+def _rows_of_lists(document: Mapping[str, Any]) -> DocumentRows | str | None:
+    """The lists of objects in a document, wherever they stand."""
+    lists = find_row_lists(document)
+    if isinstance(lists, str):
+        return f"{lists}; write the results of one run into a file of their own"
+    if not lists and any(document.get(name) == [] for name in ROW_MEMBERS):
+        return DocumentRows([])
+    if not lists:
+        return None
+    paths = ", ".join(rows.path for rows in lists)
+    is_plain = len(lists) == 1 and paths in ROW_MEMBERS
+    rows = [row for of_list in lists for row in of_list.rows]
+    return DocumentRows(rows, None if is_plain else f"the results are those of {paths}")
+
+
 def _split_table(document: Mapping[str, Any]) -> DocumentRows | str | None:
-    """A table of pandas in the form `split`, which MLflow and Weights & Biases write, too."""
+    """A table of pandas in the form `split`, which MLflow and Weights & Biases write, too, or in the form `table`."""
     columns, data = document.get("columns"), document.get("data")
+    match document:
+        case {"schema": {"primaryKey": [str() as key]}, "data": [*rows]}:
+            indexes = [row.get(key) if isinstance(row, dict) else None for row in rows]
+            return DocumentRows(
+                _with_keys(rows, indexes), "the document has a schema and data (pandas, table)"
+            )
     if not isinstance(columns, list) or not isinstance(data, list):
         return None
     if not all(isinstance(row, list) and len(row) == len(columns) for row in data):
         return "has rows of another length than its columns"
     names = [".".join(map(str, n)) if isinstance(n, list) else str(n) for n in columns]
     rows = [dict(zip(names, row, strict=True)) for row in data]
-    return DocumentRows(rows, "the document has columns and data (pandas, split)")
+    keyed = _with_keys(rows, document.get("index"))
+    return DocumentRows(keyed, "the document has columns and data (pandas, split)")
+
+
+def _with_keys(rows: list[Any], index: Any) -> list[Any]:
+    """The rows with the values of an index, unless these count the rows."""
+    is_index = isinstance(index, list) and len(index) == len(rows)
+    if not is_index or all(isinstance(value, int) for value in index):
+        return rows
+    return [{KEY_COLUMN: key, **row} for key, row in zip(index, rows, strict=True)]
 
 
 def _columns_of_lists(document: Mapping[str, Any]) -> DocumentRows | str | None:
     lists = {name: value for name, value in document.items() if isinstance(value, list)}
     if len(lists) < 2 or len(lists) < len(document):  # noqa: PLR2004 - one list is no table
+        return None
+    is_of_objects = all(isinstance(cell, dict) for column in lists.values() for cell in column)
+    if is_of_objects and not any(map(_is_column, lists)):
         return None
     lengths = {len(column) for column in lists.values()}
     if len(lengths) > 1:
@@ -98,11 +129,17 @@ def _objects_by_id(document: Mapping[str, Any]) -> DocumentRows | None:
     if not is_one_shape or is_item or (len(document) == 1 and not any(map(_is_column, shared))):
         return None
     keyed = [
-        {KEY_COLUMN: key, **row}
+        # A row that names its ID, such as `instance_id`, needs no second one.
+        row if _names_its_id(row, key) else {KEY_COLUMN: key, **row}
         for key, value in document.items()
         for row in (value if isinstance(value, list) else [value])
     ]
     return DocumentRows(keyed, "the document is an object by ID, of which each key is a row")
+
+
+def _names_its_id(row: Mapping[str, Any], key: str) -> bool:
+    ids = NAMES["item"]
+    return any(value == key and normalize_name(name) in ids for name, value in row.items())
 
 
 def _iter_objects_by_id(document: Mapping[str, Any]) -> Iterator[Any]:
@@ -122,6 +159,19 @@ def _texts_by_id(document: Mapping[str, Any]) -> DocumentRows | None:
     return DocumentRows(
         rows, "the document is an object of texts by ID, of which each key is an item"
     )
+
+
+def _numbers_by_id(document: Mapping[str, Any]) -> DocumentRows | str | None:
+    """A score or a verdict by the ID of its item."""
+    is_numbers = len(document) > 1 and all(isinstance(v, int | float) for v in document.values())
+    if not is_numbers:
+        return None
+    if any(map(_is_column, document)):
+        return "has one number for each metric, and no results of items"
+    is_verdict = all(isinstance(value, bool) for value in document.values())
+    name = "passed" if is_verdict else "score"
+    rows = [{KEY_COLUMN: key, name: value} for key, value in document.items()]
+    return DocumentRows(rows, f"the document has a number for each ID, which is read as {name}")
 
 
 def _has_objects(document: Mapping[str, Any]) -> bool:

@@ -6,7 +6,8 @@ All words of a name must belong to one kind: `total_latency_ms` is the latency, 
 from collections.abc import Sequence
 from typing import Final
 
-from mosaico.traces.files.column_words import word_table, words_of
+from mosaico.traces.files.column_vocabulary import word_table
+from mosaico.traces.files.column_words import words_of
 
 _LATENCY: Final = word_table(
     """

@@ -157,7 +157,7 @@ class ReadReport:
         members = [f"members of texts: {self.counts.describe_members()}"] * bool(
             self.counts.left_out
         )
-        unused = ("not used", "judge nothing", "no unit")
+        unused = ("not used", "no unit")
         counted += self.counts.mixed.describe()
         return counted + members + [n for n in self.notes if any(text in n for text in unused)]
 

@@ -51,6 +51,8 @@ ResultSource: TypeAlias = Path | ResultRows | MappedSource
 class RowsFile(ImportFile):
     """Rows in memory as a JSON document."""
 
+    may_be_empty = True
+
     def __init__(self, results: ResultRows, options: ReadOptions | None = None) -> None:
         super().__init__(results.name, BytesIO(), options)
         self._results = results.rows

@@ -17,6 +17,7 @@ from mosaico.traces.files.cell_values import (
 )
 from mosaico.traces.files.field_names import (
     FAILED,
+    FAILED_OR_UNSOLVED,
     ODD_FIELDS,
     SUMMARY_NAMES,
     TURN_NAMES,
@@ -26,12 +27,12 @@ from mosaico.traces.files.import_file import Container, ImportFile, TableRow, is
 from mosaico.traces.files.imported_values import TrialCounter, model_tags, text_of
 from mosaico.traces.files.table_columns import TableColumns
 from mosaico.traces.model_responses import BAD_STATUS, ValueForm, read_generations
+from mosaico.traces.object_text import NO_MESSAGE
 from mosaico.traces.references import ListRule, References, read_references
 from mosaico.traces.storable_traces import id_of, short_id
 from mosaico.traces.types import MAX_TRIAL, ToolCall, Trace, TraceOutcome
 from mosaico.traces.value_text import NoText, TextRole, ValueText, read_error, read_text, read_texts
 
-NO_MESSAGE: Final = "an error without a message"
 # The most characters that a cell of a spreadsheet has.
 _LONGEST_CELL: Final = 32_767
 TASK_PASSED: Final = "TASK_PASSED"
@@ -87,10 +88,10 @@ class RowReader:
         line and column.
         """
         question = self._question(row)
-        answers = self._answers(row)
         item = self._item_id(row, question)
         self._check_item(row, item, question)
         references = self._expected(row)
+        answers = self._answers(row, references)
         expected = references.texts
         fields: dict[str, Any] = {
             "item_id": item,
@@ -163,8 +164,10 @@ class RowReader:
             tool_calls=tuple(ToolCall(name=c.name, arguments=c.arguments) for c in calls) or None,
         )
 
-    def _answers(self, row: TableRow) -> tuple[ValueText | None, ...]:
-        """The answers in the cell of the output; as in an upload, a row without the key has no answer recorded."""
+    def _answers(self, row: TableRow, references: References) -> tuple[ValueText | None, ...]:
+        """The answers in the cell of the output; as in an upload, a row without the key has no answer recorded. Where a
+        structure is expected, a structure without a text is the answer: tool calls, an object with an error.
+        """
         column = self._columns.get("output")
         if column is None or not has_cell(row.cells, column):
             return (None,)
@@ -172,6 +175,10 @@ class RowReader:
         if column.casefold() in _TRIALS and isinstance(parse_structure(cell), list):
             cell = {"generations": read_generations(parse_structure(cell))} if cell else None
         answers = read_texts(cell, is_encoded=self._is_encoded)
+        if _is_structure(answers[0]) and any(
+            t.lstrip()[:1] in ("{", "[") for t in references.texts
+        ):
+            answers = (read_text(cell, TextRole.REFERENCE, is_encoded=self._is_encoded),)
         for answer in answers:
             self._add_text(row, column, answer)
         return answers
@@ -284,7 +291,8 @@ class RowReader:
 
     def _failed_state(self, row: TableRow) -> str | None:
         cell = self._cell(row, "status")
-        is_failed = isinstance(cell, str) and cell.strip().casefold() in FAILED
+        words = FAILED | FAILED_OR_UNSOLVED
+        is_failed = isinstance(cell, str) and cell.strip().casefold() in words
         status = http_status(cell)
         if status is not None and status >= BAD_STATUS:
             return f"HTTP status {status}"
@@ -380,3 +388,8 @@ class RowReader:
             f"{row.position}, column {column!r}: {cell_text}, but {expected} is expected; correct the cell,"
             f" or map another column with {parameter_name('--map')}"
         )
+
+
+def _is_structure(answer: ValueText) -> bool:
+    """Return whether a value without a text is data, and no message."""
+    return answer.text is None and answer.form in (ValueForm.PARTS, ValueForm.ERROR)

@@ -3,17 +3,24 @@ their names and by their values; pure.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Any, Final
 
-from mosaico.core.parameter_names import mapped_column, parameter_name
+from mosaico.core.parameter_names import mapped_column
 from mosaico.core.registry import suggest_names
 from mosaico.traces.files.cell_paths import has_cell, list_columns, nested_columns
-from mosaico.traces.files.cell_values import PLAIN, NumberStyle, as_number, is_percentage
+from mosaico.traces.files.cell_values import PLAIN, TRUTH_WORDS, NumberStyle
 from mosaico.traces.files.column_cells import ColumnCells, label_of
 from mosaico.traces.files.column_mapping import InvalidMapping
+from mosaico.traces.files.column_notes import (
+    describe_failed_judges,
+    describe_labels,
+    describe_shares,
+    describe_style,
+    describe_units,
+    describe_unnamed,
+)
 from mosaico.traces.files.column_words import (
     Certainty,
     certainty_of,
@@ -32,7 +39,7 @@ from mosaico.traces.files.field_names import (
     first_alias,
     normalize_name,
 )
-from mosaico.traces.files.measure_words import latency_unit, measured_field
+from mosaico.traces.files.measure_words import measured_field
 
 _MAX_LABELS: Final = 12
 
@@ -183,6 +190,9 @@ class _ColumnChooser:
         labels = {label_of(cell) for cell in self._cells.cells(expected)}
         if not 0 < len(labels) <= _MAX_LABELS or None in labels:
             return
+        if labels <= TRUTH_WORDS:
+            # Where all expected answers are yes, no is a label, too.
+            labels |= TRUTH_WORDS
         columns = [
             column
             for column in self._free
@@ -209,12 +219,7 @@ class _ColumnChooser:
         ]
         if not columns or "passed" in {*self._mapping, *self._fields}:
             return
-        is_judged = bool(
-            {"expected", "score", "scores"} & {*self._fields}
-            or self._scores
-            or any(map(self._cells.is_score, self._free))
-        )
-        if is_judged:
+        if self._is_judged or any(map(self._cells.is_score, self._free)):
             self._notes[columns[0]] = (
                 f"the column {columns[0]!r} is not used: it may say whether a call ended or whether an answer is"
                 f" right; the latter: {mapped_column('passed', columns[0])}"
@@ -222,33 +227,40 @@ class _ColumnChooser:
         else:
             self._take("passed", columns[0])
 
+    @property
+    def _is_judged(self) -> bool:
+        """Return whether a field, or a score that the user named, says how good an answer is."""
+        judges = {"expected", "passed", "score", "scores"}
+        return bool(judges & {*self._fields} or self._scores)
+
     def result(self) -> TableColumns:
         scores = {column: column for column in self._free if self._cells.is_score(column)}
+        if not scores and not self._is_judged:
+            # Values alone say little: they judge where nothing else does, and it is said.
+            scores = {column: column for column in self._free if self._cells.is_share(column)}
+            if scores:
+                self._notes[""] = describe_shares([*scores])
         self._scores |= scores
         if self._ambiguous and not (
             self._scores or {"passed", "score", "scores"} & {*self._fields}
         ):
             raise InvalidMapping(_describe_ambiguity("output", self._ambiguous))
         free = [column for column in self._free if column not in scores]
-        self._notes |= self._unit_notes(free)
-        self._notes |= self._label_notes(free)
+        self._notes |= describe_units(self._cells, free)
+        self._notes |= describe_labels(self._cells, free)
         others = [c for c in free if c not in self._notes and self._cells.is_unclear_number(c)]
-        for column in others:
-            self._notes[column] = ""
-        empty = [c for c in free if c not in self._notes and not self._cells.cells(c)]
-        for column in empty:
-            self._notes[column] = ""
+        empty = [c for c in free if c not in {*self._notes, *others} and not self._cells.cells(c)]
+        self._notes |= dict.fromkeys((*others, *empty), "")
+        used = [*self._scores.values(), *(c for n, c in self._fields.items() if n in ODD_FIELDS)]
         notes = [note for note in self._notes.values() if note]
         if empty:
             notes.append(
                 f"columns without a value in the first {len(self._rows)} rows: {list_columns(empty)}"
             )
         if others:
-            notes.append(
-                f"numbers that judge nothing by their name and their values: {list_columns(others)};"
-                f" one that does: {mapped_column(f'scores[{others[0]}]', others[0])}"
-            )
-        notes += [*self._failure_notes(), *self._style_notes()]
+            notes.append(describe_unnamed(others))
+        notes += describe_failed_judges(self._cells, self._scores.values())
+        notes += describe_style(self._cells, used)
         return TableColumns(
             by_field={name: self._fields[name] for name in NAMES if name in self._fields},
             scores=self._scores,
@@ -327,66 +339,6 @@ class _ColumnChooser:
         return frozenset(
             strict | {column for column in scores if self._cells.numbers(column) is None}
         )
-
-    def _unit_notes(self, columns: Iterable[str]) -> dict[str, str]:
-        return {
-            column: f"the column {column!r} has no unit and is not used{self._describe_median(column)}; add"
-            f" {mapped_column('latencyMs', column)} or {mapped_column('latencySeconds', column)}"
-            for column in columns
-            if latency_unit(column) == "" and self._cells.numbers(column) is not None
-        }
-
-    def _label_notes(self, columns: Iterable[str]) -> dict[str, str]:
-        """How to read judgments in words, such as Good and Bad, or 4/5."""
-        notes = {}
-        for column in columns:
-            labels = self._cells.judgments(column)
-            if labels:
-                pairs = ",".join(f"{label}:NUMBER" for label in labels)
-                notes[column] = (
-                    f"the column {column!r} judges in words and is not used; say what they mean:"
-                    f" {parameter_name('--labels')} '{column}={pairs}'"
-                )
-        return notes
-
-    def _failure_notes(self) -> Iterator[str]:
-        """Columns in which a single negative number stands for a judge that failed."""
-        for column in self._scores.values():
-            numbers = self._cells.numbers(column) or []
-            failed = numbers.count(-1.0)
-            if (
-                failed
-                and all(number == -1 or number >= 1 for number in numbers)
-                and failed < len(numbers)
-            ):
-                yield (
-                    f"−1 in {column!r} is read as a score ({failed} of the first {len(numbers)}); if it says that the"
-                    " judge failed, empty these cells"
-                )
-
-    def _describe_median(self, column: str) -> str:
-        numbers = self._cells.numbers(column)
-        return "" if numbers is None else f" (its median is {median(numbers):.4g})"
-
-    def _style_notes(self) -> Iterator[str]:
-        example = self._cells.style.example
-        if example is not None:
-            number = as_number(example, self._cells.style)
-            kind = (
-                "a decimal comma"
-                if self._cells.style.has_decimal_comma
-                else "commas between thousands"
-            )
-            yield f"numbers have {kind}: {example} is read as {number:.15g}"
-        cells = (cell for column in self._used_numbers() for cell in self._cells.cells(column))
-        percentage = next((cell for cell in cells if is_percentage(cell)), None)
-        if percentage is not None:
-            number = as_number(percentage, self._cells.style)
-            yield f"percentages are read as shares: {percentage.strip()} is {number:.6g}"
-
-    def _used_numbers(self) -> Iterator[str]:
-        yield from self._scores.values()
-        yield from (c for name, c in self._fields.items() if name in ODD_FIELDS)
 
 
 def _describe_ambiguity(name: str, columns: Sequence[str]) -> str:

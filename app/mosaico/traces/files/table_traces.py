@@ -25,9 +25,7 @@ from mosaico.traces.files.row_reader import RowReader
 from mosaico.traces.files.table_columns import TableColumns, choose_columns
 from mosaico.traces.model_responses import ValueForm
 from mosaico.traces.types import Trace
-from mosaico.traces.value_text import (
-    read_text,
-)
+from mosaico.traces.value_text import parse_encoded, read_text
 
 SAMPLED_ROWS: Final = 100
 _FORMS_OF_MODELS: Final = frozenset(
@@ -111,7 +109,8 @@ def _find_responses(columns: TableColumns, rows: list[Mapping[str, Any]]) -> str
 
 
 def _is_of_responses(cells: list[Any]) -> bool:
-    readings = [read_text(cell) for cell in cells if isinstance(cell, Mapping | list) and cell]
+    parsed = [*map(parse_encoded, cells)]
+    readings = [read_text(cell) for cell in parsed if isinstance(cell, Mapping | list) and cell]
     return bool(readings) and all(reading.form in _FORMS_OF_MODELS for reading in readings)
 
 
@@ -170,8 +169,20 @@ def _require_content(file: ImportFile, columns: TableColumns, sample: list[Table
     raise InvalidImport(
         f"{file.name}: {sample[0].position}: no column holds the output of the agent, and none a score; its"
         f" columns are {list_columns(names)}{notes}. Name the column:"
-        f" {mapped_column('output', 'COLUMN')}{_find_labels(sample)}"
+        f" {mapped_column('output', _likely_answer(columns, sample) or 'COLUMN')}{_find_labels(sample)}"
     )
+
+
+def _likely_answer(columns: TableColumns, sample: list[TableRow]) -> str | None:
+    """The only column of an unknown name whose cells are texts that differ; None without one."""
+    cells = ColumnCells([row.cells for row in sample])
+    names = dict.fromkeys(name for row in sample for name in row.cells)
+    texts = [
+        name
+        for name in names.keys() - columns.read_columns
+        if len({*map(str, cells.cells(name))}) > 1 and cells.numbers(name) is None
+    ]
+    return texts[0] if len(texts) == 1 else None
 
 
 def _find_labels(sample: list[TableRow]) -> str:

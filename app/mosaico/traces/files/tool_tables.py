@@ -29,7 +29,7 @@ from mosaico.traces.files.table_traces import (
     require_labeled,
     with_numbers,
 )
-from mosaico.traces.files.tool_cells import Ambiguity, EvaluatorFailure
+from mosaico.traces.files.tool_cells import Ambiguity, ChosenMember, EvaluatorFailure
 from mosaico.traces.storable_traces import id_of
 from mosaico.traces.types import Trace, TraceOutcome
 from mosaico.traces.value_text import TextRole, read_error, read_text
@@ -74,15 +74,51 @@ class ToolTable:
 def register_tool(
     name: str, summary: str, recognizes: Callable[[Cells], bool], table: ToolTable
 ) -> None:
-    """Register the importer of a tool whose files are tables, recognized by their first row."""
+    """Register the importer of a tool whose files are tables, recognized by one of their first rows."""
+
+    def row_of(file: ImportFile) -> list[TableRow] | None:
+        """The document itself where it is a row: what is inside of it are no rows."""
+        is_document = file.container is Container.JSON and isinstance(file.document, dict)
+        is_row = is_document and recognizes(file.document)
+        return [TableRow("row 1", file.document)] if is_row else None
+
     IMPORTERS.register(
         name,
         Importer(
             summary=summary,
-            recognizes=lambda file: recognizes(file.first_row),
-            read=lambda file, mapping: read_tool_table(file, mapping, table),
+            recognizes=lambda file: bool(row_of(file)) or any(map(recognizes, file.first_rows)),
+            read=lambda file, mapping: read_tool_table(file, mapping, table, row_of(file)),
         ),
     )
+
+
+def register_document(
+    name: str,
+    summary: str,
+    find_rows: Callable[[Mapping[str, Any]], Iterable[Cells] | None],
+    table: ToolTable,
+    members: Collection[str] = ("*",),
+) -> None:
+    """Register the importer of a tool whose files are JSON documents: `find_rows` gives the results in a document, None for
+    that of another tool. `members` are those of a document that are understood, as patterns; IDs of rows are, too.
+    """
+    understood = re.compile("|".join(map(translate, members)))
+
+    def rows_of(file: ImportFile) -> Iterable[Cells] | None:
+        is_document = file.container is Container.JSON and isinstance(file.document, dict)
+        return find_rows(file.document) if is_document else None
+
+    def read(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTraces:
+        found = [*(rows_of(file) or ())]
+        rows = [TableRow(f"result {number}", row) for number, row in enumerate(found, start=1)]
+        imported = read_tool_table(file, mapping, table, rows)
+        ignored = IgnoredFields({str(row["id"]) for row in found if "id" in row})
+        ignored.check({n: v for n, v in file.document.items() if not understood.fullmatch(n)})
+        imported.notes.extend(describe_ignored("members of the document", ignored))
+        return imported
+
+    recognizes = lambda file: rows_of(file) is not None  # noqa: E731
+    IMPORTERS.register(name, Importer(summary=summary, recognizes=recognizes, read=read))
 
 
 def read_tool_table(
@@ -178,7 +214,7 @@ class _Converter:
         if "output" in columns and not has_cell(row.cells, columns["output"]):
             # No answer is recorded, which is another thing than an empty one.
             del fields["output"]
-        fields |= self._table.compute(row.cells)
+        fields |= self._chosen(row, self._table.compute(row.cells))
         scores = {**(fields.pop("scores", None) or {})}
         for name, column in self._mapping.items():
             match = SCORE_FIELD.fullmatch(name)
@@ -198,6 +234,17 @@ class _Converter:
             fields["input"] = None
         fields["item"] = self._item(row, fields)
         return _without_unknown_zeros(fields)
+
+    def _chosen(self, row: TableRow, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields with the texts that were chosen out of objects; what stands beside them is not used."""
+        chosen = [value for value in fields.values() if isinstance(value, ChosenMember)]
+        left_out = {name for member in chosen for name in member.left_out}
+        left_out -= {member.name for member in chosen}
+        self.ignored.check({name: cell_of(row.cells, name) for name in sorted(left_out)})
+        return {
+            name: value.value if isinstance(value, ChosenMember) else value
+            for name, value in fields.items()
+        }
 
     def _numbers(self, row: TableRow, scores: Mapping[str, Any]) -> dict[str, float]:
         """The scores that are numbers; the others are counted as missing."""

@@ -62,6 +62,9 @@ class Reading:
             read = excuse_error(_strip_answer(trace, options, counts), options.infra_errors)
             counts.errors.add(read.trace_id, read.outcome, read.error)
             yield read
+        if not self.report.results and not self._file.may_be_empty:
+            reasons = "; ".join(counts.lost_rows.describe())
+            self._file.reject(f"no results in this file: {reasons or 'it has no rows'}")
         if options.strict and (left_out := self.report.describe_left_out()):
             raise InvalidImport(
                 f"{self._file.name}: not everything is used: {'; '.join(left_out)}; remove it, or read the file without"
@@ -252,7 +255,7 @@ def _strip_answer(trace: Trace, options: ReadOptions, counts: ReadCounts) -> Tra
     text = trace.output
     if options.strip_thinking:
         text = strip_thinking(text)
-    elif "<" in text:
+    else:
         counts.thinking += has_thinking(text)
     if options.strip_fences:
         text = strip_fences(text)

@@ -9,11 +9,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mosaico.traces.files.cell_values import as_number, is_blank
-from mosaico.traces.files.tool_cells import choose_member, members_of
+from mosaico.traces.files.tool_cells import choose_member, fields_of_example, members_of
 from mosaico.traces.files.tool_tables import Cells, ToolTable, register_tool
 
-IDS: Final = ("id", "item_id", "question_id", "case_id")
-EXPECTED: Final = ("ground_truth", "truth", "reference", "expected")
 # Further values of one metric.
 DETAILS: Final = re.compile(
     r"_(?:threshold|reason|reasoning|status|properties|result|passed|details|sample_input|sample_output|model"
@@ -41,18 +39,12 @@ def read_row(row: Cells) -> Mapping[str, Any]:
         name: value for name, value in outputs.items() if "." not in name and not _is_metric(name)
     }
     answers = targets or {name: inputs[name] for name in ("response", "answer") if name in inputs}
-    expected = {name: value for name, value in inputs.items() if name in EXPECTED}
-    questions = {
-        name: value
-        for name, value in inputs.items()
-        if name not in (*IDS, *answers, *EXPECTED, "context", "line_number")
-    }
-    conversation = inputs.get("conversation")
+    conversation = inputs.pop("conversation", None)
+    fields = fields_of_example(inputs, "inputs.", answers)
     return {
-        "item": next((inputs[name] for name in IDS if not is_blank(inputs.get(name))), None),
-        "input": conversation or choose_member(questions, "input", "inputs."),
+        **fields,
+        "input": conversation or fields["input"],
         "output": choose_member(answers, "output", "outputs.") or conversation,
-        "expected": choose_member(expected, "expected", "inputs."),
         "error": row.get("error"),
         "scores": _metrics(outputs),
     }

@@ -1,4 +1,4 @@
-"""Results of evaluation jobs of Amazon Bedrock (`…_output.jsonl`): a line for each prompt, with automated scores.
+"""Results of evaluation jobs of Amazon Bedrock (`…_output.jsonl`): a line for each prompt with automated scores.
 
 A result of null is a judge that failed. A job with two models compares them with each other: one of them is chosen with `--map`.
 Source: the user guide of Amazon Bedrock.
@@ -28,12 +28,18 @@ def read_row(row: Cells) -> Mapping[str, Any]:
         "expected": record.get("referenceResponse"),
         "category": record.get("category"),
         "model": responses[0].get("modelIdentifier") if len(responses) == 1 else None,
-        "scores": dict(_scores(row)),
+        "scores": dict(scores_of(object_of(row.get("automatedEvaluationResult")).get("scores"))),
     }
 
 
-def _scores(row: Cells) -> Iterator[tuple[str, Any]]:
-    for score in objects_of(object_of(row.get("automatedEvaluationResult")).get("scores")):
+def direction_of(name: str) -> str:
+    """Which values of a score are better, as its name says."""
+    return "lower" if name in LOWER else "higher"
+
+
+def scores_of(scores: Any) -> Iterator[tuple[str, Any]]:
+    """The scores in a list of results of metrics, by name."""
+    for score in objects_of(scores):
         result = score.get("result")
         value = object_of(result).get("floatValue") if isinstance(result, Mapping) else result
         yield str(score.get("metricName")).removeprefix("Builtin."), value
@@ -46,6 +52,6 @@ register_tool(
     ToolTable(
         compute=read_row,
         used=("automatedEvaluationResult", "inputRecord", "modelResponses"),
-        direction=lambda name: "lower" if name in LOWER else "higher",
+        direction=direction_of,
     ),
 )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mosaico.traces.files.imported_values import object_of
-from mosaico.traces.files.tool_cells import choose_member, members_of, seconds_between
+from mosaico.traces.files.tool_cells import choose_member, members_of, seconds_of, usage_of
 from mosaico.traces.files.tool_tables import Cells, ToolTable, register_tool
 from mosaico.traces.value_text import parse_encoded
 
@@ -27,15 +27,11 @@ def read_row(row: Cells) -> Mapping[str, Any]:
     """The fields of a row; in CSV files objects are JSON texts."""
     metrics = object_of(parse_encoded(row.get("metrics")))
     metadata = object_of(parse_encoded(row.get("metadata")))
-    seconds = metrics.get("duration")
-    if seconds is None:
-        seconds = seconds_between(metrics.get("start"), metrics.get("end"))
     return {
         "traceId": row.get("span_id") or row.get("id"),
         "input": choose_member(members_of(row, "input"), "input", "input."),
-        "latencySeconds": seconds,
-        "inputTokens": metrics.get("prompt_tokens"),
-        "outputTokens": metrics.get("completion_tokens"),
+        "latencySeconds": seconds_of(metrics, "duration", "start", "end"),
+        **usage_of(metrics),
         "cost": metrics.get("estimated_cost"),
         "category": metadata.get("category") or metadata.get("topic"),
         "model": metadata.get("model"),

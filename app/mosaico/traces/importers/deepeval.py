@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from pydantic.alias_generators import to_camel
+
 from mosaico.traces.files.cell_values import as_number
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
 from mosaico.traces.files.import_file import Container, ImportFile, InvalidImport
@@ -33,7 +35,7 @@ CASE_FIELDS: Final = (
     "name", "input", "expectedOutput", "actualOutput", "turns", "scenario", "expectedOutcome",
     "toolsCalled", "metricsData", "metricsMetadata", "success", "tokenCost", "completionTime", "tags", "metadata",
     # Of the run and of its judges.
-    "order", "runDuration", "evaluationCost",
+    "order", "runDuration", "evaluationCost", "conversational", "multimodal", "index",
 )  # fmt: skip
 
 
@@ -42,7 +44,7 @@ def recognizes_deepeval(file: ImportFile) -> bool:
     if file.container is not Container.JSON:
         return False
     document = object_of(file.document)
-    run = _run_of(document)
+    run = _run_of(file.document)
     return isinstance(run.get("testCases"), list) or bool(
         {"conversationalTestCases", *WRAPPERS} & {*run, *document}
     )
@@ -50,7 +52,7 @@ def recognizes_deepeval(file: ImportFile) -> bool:
 
 def read_deepeval(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
     """The traces of a test run. Raises: `InvalidImport` for a file that only refers to one."""
-    document = _run_of(object_of(file.document))
+    document = _run_of(file.document)
     if CASE_LISTS.isdisjoint(document):
         raise InvalidImport(
             f"{file.name}: no results in this file, only a link to them: DeepEval was logged in to its cloud; log"
@@ -73,10 +75,19 @@ def read_deepeval(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
     )
 
 
-def _run_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The test run itself: alone, or inside the file of the latest run."""
-    run = document.get("testRunData")
-    return run if isinstance(run, dict) else document
+def _run_of(document: Any) -> Mapping[str, Any]:
+    """The test run itself: alone, inside the file of the latest run, or as the results of `evaluate()` with the names of Python."""
+    results = document if isinstance(document, list) else object_of(document).get("test_results")
+    cases = objects_of(results)
+    if cases and "metrics_data" in cases[0]:
+        return {"testCases": [_in_camel_case(case) for case in cases]}
+    run = object_of(document).get("testRunData")
+    return run if isinstance(run, dict) else object_of(document)
+
+
+def _in_camel_case(case: Mapping[str, Any]) -> Mapping[str, Any]:
+    metrics = objects_of(case.get("metrics_data"))
+    return {**{to_camel(name): value for name, value in case.items()}, "metricsData": metrics}
 
 
 def _traces(cases: list[Mapping[str, Any]], model: Any, notes: list[str]) -> Iterator[Trace]:

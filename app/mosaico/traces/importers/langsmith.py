@@ -8,12 +8,13 @@ are results. Source: langsmith 0.15 (`to_pandas`, `get_test_results`, `evaluate`
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mosaico.traces.files.imported_values import object_of, objects_of
+from mosaico.traces.files.imported_values import object_of
 from mosaico.traces.files.tool_cells import (
-    EvaluatorFailure,
     choose_member,
     members_of,
-    seconds_between,
+    named_scores,
+    seconds_of,
+    usage_of,
 )
 from mosaico.traces.files.tool_tables import Cells, ToolTable, register_tool
 
@@ -46,9 +47,6 @@ def read_row(row: Cells) -> Mapping[str, Any]:
     cells = {**row, **run}
     inputs = members_of(cells, "inputs", "input") or members_of(example, "inputs")
     expected = members_of(row, *EXPECTED) or members_of(example, "outputs")
-    seconds = cells.get("execution_time")
-    if seconds is None:
-        seconds = seconds_between(cells.get("start_time"), cells.get("end_time"))
     example_id = cells.get("example_id") or cells.get("reference_example_id") or example.get("id")
     return {
         "traceId": cells.get("id"),
@@ -56,31 +54,20 @@ def read_row(row: Cells) -> Mapping[str, Any]:
         "input": choose_member(inputs, "input", "inputs."),
         "output": choose_member(members_of(cells, "outputs"), "output", "outputs."),
         "expected": choose_member(expected, "expected", "reference."),
-        "error": cells.get("error") or _failure(cells),
-        "latencySeconds": seconds,
-        "inputTokens": cells.get("prompt_tokens"),
-        "outputTokens": cells.get("completion_tokens"),
+        "error": cells.get("error") or ("status error" if cells.get("status") == "error" else None),
+        "latencySeconds": seconds_of(cells, "execution_time", "start_time", "end_time"),
+        **usage_of(cells),
         "cost": cells.get("total_cost"),
         "scores": _feedback(cells),
     }
 
 
-def _failure(cells: Cells) -> str | None:
-    return "the run ended with an error" if cells.get("status") == "error" else None
-
-
 def _feedback(cells: Cells) -> dict[str, Any]:
     """The feedback by key: columns, an object, means of several, or results of evaluators."""
     evaluation = object_of(cells.get("evaluation_results") or cells.get("evaluationResults"))
-    results = {str(r.get("key")): _score(r) for r in objects_of(evaluation.get("results"))}
+    results = named_scores(evaluation.get("results"), "key")
     means = {key: object_of(v).get("avg") for key, v in members_of(cells, "feedback_stats").items()}
     return {**means, **members_of(cells, "feedback"), **results}
-
-
-def _score(result: Mapping[str, Any]) -> Any:
-    if object_of(result.get("extra")).get("error"):
-        return EvaluatorFailure(str(result.get("comment")))
-    return result.get("value") if result.get("score") is None else result["score"]
 
 
 def skip_child(row: Cells) -> str | None:

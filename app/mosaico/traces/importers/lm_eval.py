@@ -11,7 +11,7 @@ from typing import Any, Final
 from mosaico.traces.files.cell_values import as_number
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
 from mosaico.traces.files.import_file import Container, ImportFile, TableRow
-from mosaico.traces.files.imported_values import object_of, text_of
+from mosaico.traces.files.imported_values import object_of, objects_of, text_of
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
 from mosaico.traces.references import expected_fields, read_targets
 from mosaico.traces.storable_traces import short_id
@@ -30,8 +30,30 @@ LOWER_IS_BETTER: Final = ("perplexity", "bits_per_byte", "ter", "brier_score")
 
 
 def recognizes_lm_eval(file: ImportFile) -> bool:
-    """Return whether the first line has the fields of a sample."""
-    return file.container is not Container.CSV and {*file.first_row} >= FIELDS
+    """Return whether the first line, or the first sample of a task, has the fields of a sample."""
+    if file.container is Container.CSV:
+        return False
+    return {*file.first_row} >= FIELDS or bool(_by_task(file))
+
+
+def _by_task(file: ImportFile) -> dict[str, list[Mapping[str, Any]]]:
+    """The samples by task in the results of `simple_evaluate`; empty for another file."""
+    document = file.document if file.container is Container.JSON else None
+    tasks = object_of(object_of(document).get("samples"))
+    samples = {task: objects_of(listed) for task, listed in tasks.items()}
+    are_samples = all(sample.keys() >= FIELDS for listed in samples.values() for sample in listed)
+    return samples if are_samples else {}
+
+
+def _rows(file: ImportFile) -> Iterator[TableRow]:
+    """The samples of a file; of several tasks a document has the name of its task."""
+    tasks = _by_task(file)
+    if not tasks:
+        yield from file.rows()
+    for task, samples in tasks.items():
+        for number, sample in enumerate(samples, start=1):
+            name = f"{task}/{sample['doc_id']}" if len(tasks) > 1 else sample["doc_id"]
+            yield TableRow(f"{task}, sample {number}", {**sample, "doc_id": name})
 
 
 def read_lm_eval(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
@@ -47,7 +69,7 @@ def _traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
     lists: dict[str, None] = {}
     seen: set[tuple[str, str]] = set()
     answers, repeats, ignored = 1, 1, IgnoredFields(SAMPLE_FIELDS)
-    for row in file.rows():
+    for row in _rows(file):
         if not {*row.cells} >= FIELDS:
             file.reject(f"{row.position}: expected a sample with {', '.join(sorted(FIELDS))}")
         metric_names = _metric_names(row.cells)

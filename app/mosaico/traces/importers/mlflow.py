@@ -9,7 +9,13 @@ from typing import Any, Final
 
 from mosaico.traces.files.cell_values import is_blank
 from mosaico.traces.files.imported_values import object_of, objects_of
-from mosaico.traces.files.tool_cells import EvaluatorFailure, choose_member, members_of
+from mosaico.traces.files.tool_cells import (
+    EvaluatorFailure,
+    choose_member,
+    members_of,
+    named_scores,
+    usage_of,
+)
 from mosaico.traces.files.tool_tables import Cells, ToolTable, register_tool
 from mosaico.traces.value_text import parse_encoded
 
@@ -26,24 +32,22 @@ def recognizes_traces(row: Cells) -> bool:
 def read_trace(row: Cells) -> Mapping[str, Any]:
     """The fields of a trace. Its assessments are in a list, and those of an evaluation in columns, too."""
     assessments = objects_of(parse_encoded(row.get("assessments")))
-    expected = dict(_expectations(assessments)) or members_of(row, "expectations")
+    expected = _named(assessments, "expectation") or members_of(row, "expectations")
     request = parse_encoded(row.get("request", row.get("inputs")))
     tokens = object_of(parse_encoded(row.get("trace_metadata"))).get("mlflow.trace.tokenUsage")
-    usage = object_of(parse_encoded(tokens))
     return {
         "traceId": row.get("trace_id"),
         "input": choose_member(request, "input")
         if isinstance(request, Mapping) and request
         else request,
-        "output": row.get("response", row.get("outputs")),
+        "output": parse_encoded(row.get("response", row.get("outputs"))),
         "expected": _expected(expected),
         "error": _error(row),
         "latencyMs": row.get(
             "execution_duration", row.get("execution_duration_ms", row.get("execution_time_ms"))
         ),
-        "inputTokens": usage.get("input_tokens"),
-        "outputTokens": usage.get("output_tokens"),
-        "scores": {**dict(_columns(row, expected)), **dict(_feedback(assessments))},
+        **usage_of(parse_encoded(tokens)),
+        "scores": {**dict(_columns(row, expected)), **_named(assessments, "feedback")},
     }
 
 
@@ -52,22 +56,14 @@ def _expected(expectations: Mapping[str, Any]) -> Any:
     return texts.get("expected_response") or choose_member(texts, "expected", "expectations.")
 
 
-def _expectations(assessments: list[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
-    for assessment in assessments:
-        if assessment.get("expectation"):
-            yield (
-                str(assessment.get("assessment_name")),
-                object_of(assessment["expectation"]).get("value"),
-            )
-
-
-def _feedback(assessments: list[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
-    for assessment in assessments:
-        feedback = object_of(assessment.get("feedback"))
-        if feedback and assessment.get("valid") is not False:
-            name = str(assessment.get("assessment_name", assessment.get("name")))
-            error = feedback.get("error")
-            yield name, EvaluatorFailure(str(error)) if error else feedback.get("value")
+def _named(assessments: list[Mapping[str, Any]], kind: str) -> dict[str, Any]:
+    """The values of feedback or of expectations by name; a feedback that another one replaced is not valid."""
+    values = [
+        {"name": entry.get("assessment_name", entry.get("name")), **object_of(entry[kind])}
+        for entry in assessments
+        if entry.get(kind) and entry.get("valid") is not False
+    ]
+    return named_scores(values, values=("value",))
 
 
 def _columns(row: Cells, expected: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -1,5 +1,6 @@
 """Judgments of MT-bench (`model_judgment/…_single.jsonl`) and of LiveBench: a score by question and turn.
 
+
 A score of −1 is one that the judge did not give. A question that was judged twice has its last judgment: the file is appended
 to. Source: FastChat `llm_judge`.
 """

@@ -1,21 +1,17 @@
 """Parquet tables, read with pyarrow batch by batch; needs the extra `parquet`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from mosaico.traces.files.import_file import Container, ImportFile, TableRow
-from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from mosaico.traces.files.import_file import ROW_READERS, Container, ImportFile, TableRow
+from mosaico.traces.files.importer_registry import IMPORTERS, Importer
 from mosaico.traces.files.table_traces import read_table
 
 BATCH_ROWS = 1_000
 BUFFER_BYTES = 1024**2
 
 
-def read_parquet(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTraces:
-    """The traces of a Parquet table. Raises: `InvalidImport` without pyarrow."""
-    return read_table(file, mapping, _rows(file))
-
-
-def _rows(file: ImportFile) -> Iterator[TableRow]:
+def iter_parquet_rows(file: ImportFile) -> Iterator[TableRow]:
+    """The rows of a Parquet file. Raises: `InvalidImport` without pyarrow."""
     # pyarrow is an extra of 55 MB, which few need.
     try:
         import pyarrow as pa
@@ -37,12 +33,13 @@ def _rows(file: ImportFile) -> Iterator[TableRow]:
         file.reject(f"not a valid Parquet file: {error}")
 
 
+ROW_READERS[Container.PARQUET] = iter_parquet_rows
 IMPORTERS.register(
     "parquet",
     Importer(
         summary="Parquet table",
         recognizes=lambda file: file.container is Container.PARQUET,
-        read=read_parquet,
+        read=read_table,
         is_table=True,
     ),
 )

@@ -8,8 +8,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from mosaico.traces.files.cell_values import as_number, is_blank
-from mosaico.traces.files.imported_values import object_of, objects_of
-from mosaico.traces.files.tool_cells import EvaluatorFailure, choose_member, members_of
+from mosaico.traces.files.imported_values import object_of
+from mosaico.traces.files.tool_cells import (
+    EvaluatorFailure,
+    choose_member,
+    members_of,
+    named_scores,
+)
 from mosaico.traces.files.tool_tables import Cells, ToolTable, register_tool
 from mosaico.traces.value_text import parse_encoded
 
@@ -45,10 +50,7 @@ def _text(row: Cells, column: str, name: str) -> Any:
 
 
 def _annotations(row: Cells) -> Iterator[tuple[str, Any]]:
-    for annotation in objects_of(row.get("annotations")):
-        score, error = annotation.get("score"), annotation.get("error")
-        value = annotation.get("label") if score is None else score
-        yield str(annotation.get("name")), EvaluatorFailure(str(error)) if error else value
+    yield from named_scores(row.get("annotations"), values=("score", "label")).items()
     for column, cell in row.items():
         match = ANNOTATION.fullmatch(column)
         if match is not None:

@@ -46,10 +46,12 @@ RESULT_FIELDS: Final = (
 )  # fmt: skip
 # `failureReason`: 0 none, 1 an assertion failed, 2 the provider or the test raised an error.
 RAISED: Final = 2
-# The code of the assertion itself failed: nobody judged the answer.
+# The code of the assertion itself failed, or the model that grades: nobody judged the answer.
 BROKEN_ASSERTIONS: Final = (
     "Custom function threw error", "Python code execution failed", "Ruby code execution failed",
+    "Could not extract JSON from", "llm-rubric produced malformed response", "API call error", "API error",
 )  # fmt: skip
+NO_GRADE: Final = "No output"
 # Assertions whose value is an answer, the most certain first; other values are code or rubrics.
 REFERENCES: Final = (
     "equals", "similar", "levenshtein", "factuality", "rouge-n", "bleu", "meteor", "icontains",
@@ -60,8 +62,7 @@ REFERENCES: Final = (
 def recognizes_promptfoo(file: ImportFile) -> bool:
     """Return whether the results have the fields of promptfoo."""
     if file.container is Container.JSON:
-        document = object_of(file.document)
-        results = _results_of(document)[:1]
+        results = _results_of(file.document)[:1]
         return any(_is_result(r) or _is_old_result(r) for r in results)
     return file.container is Container.JSON_LINES and _is_result(file.first_row)
 
@@ -85,11 +86,11 @@ def read_promptfoo(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
 
 def _iter_results(file: ImportFile) -> Iterator[Mapping[str, Any]]:
     if file.container is Container.JSON:
-        results = _results_of(object_of(file.document))
+        results = _results_of(file.document)
         is_old = bool(results) and _is_old_result(results[0])
         yield from _with_columns(results) if is_old else results
     else:
-        yield from (row.cells for row in file.rows())
+        yield from (_with_provider(row.cells) for row in file.rows())
 
 
 class _Column(NamedTuple):
@@ -136,10 +137,16 @@ def _column_names(columns: Mapping[Any, _Column]) -> dict[Any, str]:
     return names
 
 
-def _results_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    results = document.get("results")
-    # Version 3 has the results inside an object, older versions had the list itself.
-    return objects_of(results if isinstance(results, list) else object_of(results).get("results"))
+def _results_of(document: Any) -> list[Mapping[str, Any]]:
+    """The results of version 3, which are inside an object, of older versions, and of a list of them alone."""
+    results = document if isinstance(document, list) else object_of(document).get("results")
+    listed = results if isinstance(results, list) else object_of(results).get("results")
+    return [_with_provider(result) for result in objects_of(listed)]
+
+
+def _with_provider(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    provider = result.get("provider")
+    return {**result, "provider": {"id": provider}} if isinstance(provider, str) else result
 
 
 def _is_result(result: Mapping[str, Any]) -> bool:
@@ -235,9 +242,27 @@ def _outcome(result: Mapping[str, Any]) -> TraceOutcome:
     error = str(result.get("error") or "")
     if result.get("failureReason") == RAISED:
         return outcome_of_error(error)
-    # `error` is also set for a failed assertion, which is an answer of the agent.
-    is_judge_broken = error.startswith(BROKEN_ASSERTIONS)
-    return TraceOutcome.JUDGE_ERROR if is_judge_broken else TraceOutcome.SCORED
+    return TraceOutcome.JUDGE_ERROR if _is_judge_broken(result) else TraceOutcome.SCORED
+
+
+def _is_judge_broken(result: Mapping[str, Any]) -> bool:
+    """Return whether no assertion failed that was judged. `error` is also set for a failed assertion, which is an answer of the
+    agent.
+    """
+    if result.get("success"):
+        return False
+    grading = object_of(result.get("gradingResult"))
+    failed = [c for c in objects_of(grading.get("componentResults")) if c.get("pass") is False]
+    if failed:
+        return all(_is_broken(c.get("reason"), object_of(c.get("metadata"))) for c in failed)
+    return _is_broken(result.get("error") or grading.get("reason"), {})
+
+
+def _is_broken(reason: Any, metadata: Mapping[str, Any]) -> bool:
+    text = str(reason or "")
+    return (
+        bool(metadata.get("graderError")) or text == NO_GRADE or text.startswith(BROKEN_ASSERTIONS)
+    )
 
 
 def _expected(result: Mapping[str, Any]) -> str | None:

@@ -2,76 +2,62 @@
 
 An instance passes if it is resolved; an empty patch and a patch with an error fail. What the infrastructure failed or what is
 incomplete is missing. Predictions (`preds.json`, `all_preds.jsonl`) are tables with a patch as the answer. Source: the harness of
-SWE-bench 4.
+SWE-bench 4, and its reports before 2024.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
-from mosaico.traces.files.import_file import Container, ImportFile, TableRow
 from mosaico.traces.files.imported_values import object_of
-from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
-from mosaico.traces.files.tool_tables import Cells, ToolTable, read_tool_table
+from mosaico.traces.files.tool_tables import Cells, ToolTable, register_document
 from mosaico.traces.types import TraceOutcome
 
-RESOLVED: Final = "resolved_ids"
 # Later lists decide: what the infrastructure failed is also in the lists of failures.
-LISTS: Final = ("unresolved_ids", "empty_patch_ids", "error_ids", RESOLVED)
+FAILED: Final = ("unresolved_ids", "empty_patch_ids", "error_ids")
 MISSING: Final = ("infra_failure_ids", "incomplete_ids")
-
-# Counts, lists that other lists imply, and reasons in words.
-OTHERS: Final = (
-    "total_instances", "submitted_instances", "completed_instances", "resolved_instances", "unresolved_instances",
-    "empty_patch_instances", "error_instances", "infra_failure_instances", "ambiguous_failure_instances",
-    "incomplete_instances", "submitted_ids", "completed_ids", "ambiguous_failure_ids", "failure_reasons",
-    "unstopped_containers", "unstopped_instances", "unremoved_images", "schema_version",
+OLD_FAILED: Final = (
+    "generated", "with_logs", "applied", "no_generation", "no_apply", "no_logs", "test_errored", "test_timeout",
 )  # fmt: skip
+OLD_MISSING: Final = ("install_fail", "reset_failed")
+# Before 2024 only these lists name the instances that are not resolved.
+OLD_MARKS: Final = frozenset({"generated", "with_logs", "applied"})
 
 
-def recognizes_swe_bench(file: ImportFile) -> bool:
-    """Return whether a document is a report of a run or of instances."""
-    if file.container is not Container.JSON:
-        return False
-    document = object_of(file.document)
-    is_run = isinstance(document.get(RESOLVED), list) and any(
-        name in document for name in (*LISTS[:-1], *MISSING, "total_instances")
-    )
-    return is_run or _is_of_instances(document)
-
-
-def _is_of_instances(document: Mapping[str, Any]) -> bool:
+def find_instances(document: Mapping[str, Any]) -> Iterable[Cells] | None:
+    """The instances of a report, each with `resolved`, which is None where nobody measured it."""
     reports = [*document.values()]
     marks = {"resolved", "patch_successfully_applied"}
-    return bool(reports) and all(object_of(report).keys() >= marks for report in reports)
+    if reports and all(object_of(report).keys() >= marks for report in reports):
+        return [{**report, "id": instance} for instance, report in document.items()]
+    names = {*FAILED, *MISSING, "total_instances"}
+    if isinstance(document.get("resolved_ids"), list) and not names.isdisjoint(document):
+        return _listed(document, FAILED, "resolved_ids", MISSING)
+    if isinstance(document.get("resolved"), list) and not OLD_MARKS.isdisjoint(document):
+        resolved = {**document, "missing": _unresolved(document)}
+        return _listed(resolved, OLD_FAILED, "resolved", ("missing",))
+    return None
 
 
-def read_swe_bench(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTraces:
-    """The traces of a report, one for each instance. Raises: `InvalidImport` for a report without instances."""
-    document = object_of(file.document)
-    rows = _instances(document) if _is_of_instances(document) else _listed(document)
-    table = ToolTable(compute=read_instance, used=("id", "resolved", "patch_*", "tests_status"))
-    imported = read_tool_table(file, mapping, table, rows)
-    if not _is_of_instances(document):
-        ignored = IgnoredFields((*LISTS, *MISSING, *OTHERS))
-        ignored.check(document)
-        imported.notes.extend(describe_ignored("fields of the report", ignored))
-    return imported
+def _unresolved(document: Mapping[str, Any]) -> list[Any]:
+    """The instances whose environment failed, unless they are resolved all the same."""
+    missing = [instance for name in OLD_MISSING for instance in document.get(name) or ()]
+    return [instance for instance in missing if instance not in document["resolved"]]
 
 
-def _instances(document: Mapping[str, Any]) -> Iterator[TableRow]:
-    for instance, report in document.items():
-        yield TableRow(instance, {**report, "id": instance})
-
-
-def _listed(document: Mapping[str, Any]) -> Iterator[TableRow]:
-    resolved: dict[str, bool | None] = {}
-    for name in (*LISTS, *MISSING):
-        instances = document.get(name)
-        for instance in instances if isinstance(instances, list) else ():
-            resolved[str(instance)] = None if name in MISSING else name == RESOLVED
-    for instance, is_resolved in resolved.items():
-        yield TableRow(instance, {"id": instance, "resolved": is_resolved})
+def _listed(
+    document: Mapping[str, Any], failed: Iterable[str], resolved: str, missing: Iterable[str]
+) -> list[Cells]:
+    # An instance that is only in another list, such as that of the submitted ones, has no result.
+    others = [name for name in document if name.endswith("_ids")]
+    values = [(others, None), (failed, False), ((resolved,), True), (missing, None)]
+    instances = {
+        str(instance): is_resolved
+        for names, is_resolved in values
+        for name in names
+        if isinstance(document.get(name), list)
+        for instance in document[name]
+    }
+    return [{"id": instance, "resolved": value} for instance, value in instances.items()]
 
 
 def read_instance(row: Cells) -> Mapping[str, Any]:
@@ -85,7 +71,13 @@ def read_instance(row: Cells) -> Mapping[str, Any]:
     }
 
 
-IMPORTERS.register(
+register_document(
     "swe-bench",
-    Importer(summary="report of SWE-bench", recognizes=recognizes_swe_bench, read=read_swe_bench),
-)
+    "report of SWE-bench",
+    find_instances,
+    ToolTable(compute=read_instance, used=("id", "resolved", "patch_*", "tests_status")),
+    members=(
+        "*_ids", "*_instances", *OLD_FAILED, *OLD_MISSING, "resolved", "failure_reasons", "unstopped_containers",
+        "unremoved_images", "schema_version",
+    ),
+)  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mosaico.traces.files.imported_values import object_of
-from mosaico.traces.files.tool_cells import choose_member
+from mosaico.traces.files.tool_cells import fields_of_example, usage_of
 from mosaico.traces.files.tool_tables import Cells, ToolTable, register_tool
 
 
@@ -21,32 +21,16 @@ def read_row(row: Cells) -> Mapping[str, Any]:
     """The fields of a call. An example that is a reference is the item itself."""
     example, output = object_of(row.get("inputs")).get("example"), object_of(row.get("output"))
     members = object_of(example)
-    expected = {
-        name: members[name] for name in ("expected", "target", "ground_truth") if name in members
-    }
-    questions = {name: value for name, value in members.items() if name not in {*expected, "id"}}
-    usage = [object_of(of_model) for of_model in _usage(row)]
+    usage = object_of(object_of(row.get("summary")).get("usage")).values()
     return {
         "traceId": row.get("id"),
-        "item": members.get("id") if members else example,
-        "input": choose_member(questions, "input", "inputs.example."),
+        **(fields_of_example(members, "inputs.example.") if members else {"item": example}),
         "output": output.get("model_output", output.get("output")),
-        "expected": choose_member(expected, "expected", "inputs.example.") or members.get("answer"),
         "error": row.get("exception"),
         "latencySeconds": output.get("model_latency"),
-        "inputTokens": _sum(usage, "prompt_tokens", "input_tokens"),
-        "outputTokens": _sum(usage, "completion_tokens", "output_tokens"),
+        **usage_of(*usage),
         "scores": dict(_scores(output)),
     }
-
-
-def _usage(row: Cells) -> list[Any]:
-    return [*object_of(object_of(row.get("summary")).get("usage")).values()]
-
-
-def _sum(usage: list[Mapping[str, Any]], *names: str) -> float | None:
-    counts = [model[name] for model in usage for name in names if isinstance(model.get(name), int)]
-    return sum(counts) if counts else None
 
 
 def _scores(output: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -4,25 +4,33 @@ The first sheet with a table is read, or the one that the options name. A cell w
 """
 
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
 from mosaico.core.parameter_names import parameter_name
-from mosaico.traces.files.import_file import Container, ImportFile, TableRow
-from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from mosaico.traces.files.import_file import ROW_READERS, Container, ImportFile, TableRow
+from mosaico.traces.files.importer_registry import IMPORTERS, Importer
 from mosaico.traces.files.table_head import filled_rows
 from mosaico.traces.files.table_traces import read_table
 
 MAX_NAMES: Final = 8
 
 
-def read_xlsx(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTraces:
-    """The traces of the first sheet of a spreadsheet. Raises: `InvalidImport` without openpyxl."""
-    return read_table(file, mapping, _rows(file))
+def iter_sheet_rows(file: ImportFile) -> Iterator[TableRow]:
+    """The rows of the first sheet, or of the one that the options name. Raises: `InvalidImport` without openpyxl."""
+    sheet = _sheet(file)
+    header: list[str] = []
+    values = enumerate(sheet.iter_rows(values_only=True), start=1)
+    rows = ((number, [_plain(cell) for cell in row]) for number, row in values)
+    for number, cells in filled_rows(rows, file.add_note):
+        if header:
+            yield TableRow(f"row {number}", dict(zip(header, cells, strict=False)))
+        else:
+            header = file.name_columns([str(cell) for cell in cells])
 
 
-def _rows(file: ImportFile) -> Iterator[TableRow]:
+def _sheet(file: ImportFile) -> Any:
     # An extra: few people need it.
     try:
         import openpyxl
@@ -50,17 +58,10 @@ def _rows(file: ImportFile) -> Iterator[TableRow]:
         sheet = found[0]
     elif len(sheets) > 1:
         names = ", ".join(repr(sheet.title) for sheet in sheets[1:MAX_NAMES])
-        file.notes.append(
+        file.add_note(
             f"the sheet {sheet.title!r} is read, and not {names}; {parameter_name('--sheet')} chooses another one"
         )
-    header: list[str] = []
-    values = enumerate(sheet.iter_rows(values_only=True), start=1)
-    rows = ((number, [_plain(cell) for cell in row]) for number, row in values)
-    for number, cells in filled_rows(rows, file.notes.append):
-        if header:
-            yield TableRow(f"row {number}", dict(zip(header, cells, strict=False)))
-        else:
-            header = file.name_columns([str(cell) for cell in cells])
+    return sheet
 
 
 def _plain(cell: Any) -> Any:
@@ -70,12 +71,13 @@ def _plain(cell: Any) -> Any:
     return cell.isoformat(" ") if isinstance(cell, datetime) else cell
 
 
+ROW_READERS[Container.SPREADSHEET] = iter_sheet_rows
 IMPORTERS.register(
     "xlsx",
     Importer(
         summary="spreadsheet",
         recognizes=lambda file: file.container is Container.SPREADSHEET,
-        read=read_xlsx,
+        read=read_table,
         is_table=True,
     ),
 )

@@ -232,7 +232,7 @@ def _read_value(value: Any, side: str) -> SideReading:
     reading = read_text(value, _TEXT_ROLES[side], is_encoded=True)
     if reading.reason is NoText.TOOL_CALLS:
         return SideReading("", messages)
-    if reading.is_unwrapped:
+    if reading.is_unwrapped and reading.reason is not NoText.ERROR:
         return SideReading(reading.text, messages, reading.reason is NoText.HIDDEN)
     return SideReading(canonical_text(value))
 
