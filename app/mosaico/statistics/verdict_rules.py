@@ -93,12 +93,16 @@ class RunVariation(NamedTuple):
 class TaskChanges:
     """The items, of `items`, that changed by themselves: passed always before and never after (`fell`), the reverse
     (`rose`), and those of which their own trials prove a change (`beyond_chance`).
+
+    `p_fall` and `p_rise` are the p-values of "no item fell" and "no item rose", as the verdict compares them with alpha.
     """
 
     items: int
     fell: tuple[str, ...] = ()
     rose: tuple[str, ...] = ()
     beyond_chance: tuple[str, ...] = ()
+    p_fall: float = 1.0
+    p_rise: float = 1.0
 
 
 class Judgement(StrEnum):

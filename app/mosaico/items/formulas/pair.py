@@ -47,7 +47,6 @@ from mosaico.statistics.cost_power import LogNormalItems
 from mosaico.statistics.fixed_items import (
     FixedItemsChange,
     FixedItemsPower,
-    find_task_changes,
     fixed_items_change,
     fixed_items_power,
 )
@@ -58,6 +57,7 @@ from mosaico.statistics.resampling import (
     DrawnPair,
     draw_pair,
 )
+from mosaico.statistics.task_changes import REPEATED_TRIALS, find_task_changes
 from mosaico.statistics.trials import (
     IntArray,
     ItemSums,
@@ -447,11 +447,12 @@ class FormulaPair:
             is_relative=linear.is_logarithm,
             runs=runs,
         )
+        found = self._task_changes(runs)
         return TaskTest(
-            change=change,
+            change=change.with_tasks(found) if found else change,
             power=power,
-            found=self._task_changes(),
-            is_repeated=all(float(np.median(side.n)) >= 2 for side in sides),  # noqa: PLR2004
+            found=found,
+            is_repeated=all(float(np.median(side.n)) >= REPEATED_TRIALS for side in sides),
         )
 
     def _trial_sums(self, linear: LinearChange) -> tuple[ItemSums, ItemSums] | None:
@@ -480,7 +481,7 @@ class FormulaPair:
             return before, after
         return before.times(factor), after.times(factor)
 
-    def _task_changes(self) -> TaskChanges | None:
+    def _task_changes(self, runs: RunEffect) -> TaskChanges | None:
         """The items that changed by themselves, of a metric whose values are passes and failures."""
         if not isinstance(self.formula.root, Metric):
             return None
@@ -490,7 +491,7 @@ class FormulaPair:
         names = [
             name for name, is_read in zip(self._runs[1].matrix.items, mask, strict=True) if is_read
         ]
-        return find_task_changes(names, before, after)
+        return find_task_changes(names, before, after, runs_variance=runs.variance)
 
     def rows(self) -> tuple[FormulaRows, FormulaRows]:
         """The observed value of the formula in each run, its exchanges and its resamples.
