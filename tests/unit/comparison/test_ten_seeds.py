@@ -87,7 +87,7 @@ def test_samples_of_40_and_400_traces__tell_twice_the_cost_from_none() -> None:
         before, after = costs(random, 40), costs(random, 400)
         for factor, changes in ((1.0, unchanged), (2.5, doubled)):
             pair = run_of(before, prefix="a"), run_of(factor * after, prefix="b")
-            changes.append(judge(*pair, metric=COST, is_paired=False))
+            changes.append(judge(*pair, COST, is_paired=False))
     assert called(unchanged) <= MOST_CALLED
     assert all(change.verdict is Verdict.REGRESSED for change in doubled)
 
