@@ -1,4 +1,4 @@
-"""The rates of `docs/statistics.md`: how often two runs of an unchanged agent are called, and how often a change is found.
+"""The rates of `docs/research/verdicts.md`: how often two runs of an unchanged agent are called, and how often a change is found.
 
     python -m benchmarks.calibration [PAIRS]
 

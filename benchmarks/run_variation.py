@@ -1,4 +1,4 @@
-"""The rates of `docs/statistics.md` about whole runs: how often unchanged agents are called, and drops are found.
+"""The rates of `docs/research/verdicts.md` about whole runs: how often unchanged agents are called, and drops are found.
 
     python -m benchmarks.run_variation [PAIRS]
 
@@ -52,7 +52,7 @@ COSTS = (0.0, 0.05, 0.15)
 
 
 def share_cells() -> Iterator[Cell]:
-    for items, trials in ((37, 1), (37, 5), (200, 1), (500, 1), (200, 5)):
+    for items, trials in ((37, 1), (37, 5), (37, 10), (200, 1), (500, 1), (200, 5)):
         for sd in SHARES:
             name = f"{items}x{trials}, {100 * sd:g} points"
             yield Cell(name=name, items=items, trials=trials, effects=independent(sd))
