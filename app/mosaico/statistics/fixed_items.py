@@ -18,7 +18,7 @@ import numpy as np
 from scipy import special
 
 from mosaico.statistics.intervals import Interval, unseen_share
-from mosaico.statistics.trials import FloatArray, ItemSums
+from mosaico.statistics.trials import REPEATED_TRIALS, FloatArray, ItemSums
 from mosaico.statistics.verdict_rules import ALPHA, POWER, TaskChanges
 from mosaico.statistics.whole_runs import NO_RUNS, RunEffect
 
@@ -138,7 +138,7 @@ def _squares(run: ItemSums) -> FloatArray:
 def _sample_spread(before: ItemSums, after: ItemSums, changes: FloatArray) -> float:
     """The variance of the mean change from the spread of the trials, or of the changes where some have none."""
     count = len(changes)
-    if min(before.n.min(), after.n.min()) >= 2:  # noqa: PLR2004 - a variance
+    if min(before.n.min(), after.n.min()) >= REPEATED_TRIALS:
         parts = (_squares(run) / (run.n - 1) / run.n for run in (before, after))
         return float(sum(part.sum() for part in parts)) / count**2
     return float(changes.var(ddof=1)) / count if count > 1 else 0.0

@@ -16,13 +16,11 @@ import numpy as np
 from scipy import special
 
 from mosaico.statistics.multiplicity import holm
-from mosaico.statistics.trials import FloatArray, ItemSums
+from mosaico.statistics.trials import REPEATED_TRIALS, FloatArray, ItemSums
 from mosaico.statistics.verdict_rules import ALPHA, TaskChanges
 
 # The level of single items, as a share of that of the mean.
 TASK_SHARE: Final = 0.1
-# A single trial does not tell a broken item from a flaky one.
-REPEATED_TRIALS: Final = 2
 
 
 def find_task_changes(

@@ -57,8 +57,9 @@ from mosaico.statistics.resampling import (
     DrawnPair,
     draw_pair,
 )
-from mosaico.statistics.task_changes import REPEATED_TRIALS, find_task_changes
+from mosaico.statistics.task_changes import find_task_changes
 from mosaico.statistics.trials import (
+    REPEATED_TRIALS,
     IntArray,
     ItemSums,
     reduce_trials,
