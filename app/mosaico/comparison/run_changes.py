@@ -13,8 +13,9 @@ import numpy as np
 from mosaico.comparison.tested_change import TestedChange
 from mosaico.formula import CompiledFormula
 from mosaico.formula.rows import InstabilityKind
+from mosaico.items.formulas.compared_runs import ComparedRuns
 from mosaico.items.formulas.linearization import LinearChange
-from mosaico.items.formulas.pair import ComparedRuns, FormulaPair, TaskTest
+from mosaico.items.formulas.pair import FormulaPair
 from mosaico.items.formulas.properties import ValueRange, jumps
 from mosaico.items.formulas.run_statistics import (
     EXTREMES,
@@ -22,6 +23,7 @@ from mosaico.items.formulas.run_statistics import (
     RunStatistics,
 )
 from mosaico.items.formulas.samples import RunPair, sample_change
+from mosaico.items.formulas.task_tests import TaskTest, assess_tasks, judge_drift
 from mosaico.statistics.change import (
     ChangeTest,
     UnitInfluences,
@@ -107,13 +109,13 @@ class RunChanges:
         if linear is None:
             return without_change(Verdict.INCONCLUSIVE, Note.UNDEFINED, n_items=pair.item_count)
         sample = self._sample_test(pair, linear, limits)
-        drift = pair.judge_drift(linear, self._judgements)
+        drift = judge_drift(pair, linear, self._judgements)
         whole = self._run_effect(
             whole_runs, linear.baseline, sample.test.error, is_logarithm=linear.is_logarithm
         )
         # The drift of a judge moves all items of a run together, as a whole run does.
         runs = whole.widened(drift.variance) if drift else whole
-        tasks = pair.tasks(linear, limits, harm, runs)
+        tasks = assess_tasks(pair, linear, limits, harm, runs)
         model = None
         if self._runs.is_paired:
             model = pair.model(linear, sample.test.error, limits, harm, runs=runs)

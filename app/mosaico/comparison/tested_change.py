@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from mosaico.formula import Reference
 from mosaico.items.formulas.linearization import log_ratio
-from mosaico.items.formulas.pair import TaskTest
 from mosaico.items.formulas.properties import Line
+from mosaico.items.formulas.task_tests import TaskTest
 from mosaico.statistics.change import (
     ChangeTest,
 )
