@@ -2,8 +2,8 @@
 
     python -m benchmarks.run_variation [PAIRS]
 
-prints the tables with two processes: 300 pairs of each kind (of costs a quarter, of drops a third), in about eight
-minutes of processor time (20 pairs took 32 s). All pairs go through the
+prints the tables with two processes: 300 pairs of each kind (of costs a quarter, of drops a third), in about nine
+minutes of processor time (20 pairs took 31 s). All pairs go through the
 functions that ship: `points_of_run` and `measure_series` for earlier runs, `assess_changes` for the verdict, and
 `decide_step` for the pages at run 2.
 """
