@@ -1,4 +1,4 @@
-"""The rates of `docs/statistics.md`: how often two runs of an unchanged agent are called, and how often a change is found.
+"""The rates of `docs/research/verdicts.md`: how often two runs of an unchanged agent are called, and how often a change is found.
 
     python -m benchmarks.calibration [PAIRS]
 
@@ -21,6 +21,7 @@ from benchmarks.simulated_pairs import (
     NEAR_ONE,
     PARETO,
     PASSED,
+    PER_PASS,
     RETRIES,
     USUAL,
     Floats,
@@ -34,7 +35,8 @@ from mosaico.statistics.verdict_rules import ALPHA, FEW, About, ChangeVerdict, V
 
 PAIRS = 1000
 PROCESSES = 2
-KINDS = {kind.name: kind for kind in (USUAL, NEAR_ONE, MIXED, COSTS, RETRIES, PARETO)}
+KINDS = {kind.name: kind for kind in (USUAL, NEAR_ONE, MIXED, COSTS, RETRIES, PARETO, PER_PASS)}
+SAMPLE_KINDS = tuple(kind.name for kind in (USUAL, NEAR_ONE, COSTS, RETRIES, PARETO, PER_PASS))
 RATES = (USUAL.name, NEAR_ONE.name, MIXED.name)
 # Items and trials of each item.
 DESIGNS = ((10, 1), (10, 5), (37, 1), (37, 5), (37, 10), (200, 1), (200, 5), (500, 1))
@@ -98,21 +100,23 @@ def measure_samples(kind: str, sizes: tuple[int, int], change: float, pairs: int
     random, values = np.random.default_rng([2, *sizes]), KINDS[kind]
     return _found(
         judge_items(
-            run_of(_sample(values, sizes[0], 1.0, random), prefix="a"),
-            run_of(_sample(values, sizes[1], change, random), prefix="b"),
-            values.metric,
+            _sample(values, sizes[0], 1.0, random, prefix="a"),
+            _sample(values, sizes[1], change, random, prefix="b"),
+            values.judged,
             is_paired=False,
         )
         for _ in range(pairs)
     )
 
 
-def _sample(kind: Kind, size: int, factor: float, random: np.random.Generator) -> Floats:
+def _sample(
+    kind: Kind, size: int, factor: float, random: np.random.Generator, prefix: str
+) -> ItemMatrix:
     values = kind.draw(random, size)
-    if kind.is_cost:
-        costs: Floats = factor * np.exp(values)[:, None]
-        return costs
-    return passes(factor * values, 1, random)
+    if not kind.is_cost:
+        return run_of(passes(factor * values, 1, random), prefix=prefix)
+    passed = passes(USUAL.draw(random, size), 1, random) if kind.is_per_pass else None
+    return run_of(factor * np.exp(values)[:, None], prefix=prefix, passed=passed)
 
 
 def measure_clusters(sizes: Sequence[int], evening: float, lost: float, pairs: int) -> Found:
@@ -205,7 +209,7 @@ def print_samples(run: Run, pairs: int) -> None:
     print(
         f"| Values | {' | '.join(f'{a} v {b}' for a, b in SAMPLES)} |\n|---|{'---|' * len(SAMPLES)}"
     )
-    for name in (USUAL.name, NEAR_ONE.name, COSTS.name, RETRIES.name, PARETO.name):
+    for name in SAMPLE_KINDS:
         is_cost = KINDS[name].is_cost
         measure = partial(measure_samples, name, pairs=pairs)
         unchanged = run(partial(measure, change=1.0), SAMPLES)

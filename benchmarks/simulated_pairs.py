@@ -7,14 +7,18 @@ items, items in clusters, or items of its own in each run, as samples of product
 import math
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mosaico.comparison.child_computation import compute
-from mosaico.comparison.comparison_spec import ComparisonSpec, MetricComparisonSpec
+from mosaico.comparison.comparison_spec import (
+    ComparisonSpec,
+    KpiComparisonSpec,
+    MetricComparisonSpec,
+)
 from mosaico.items.formulas.properties import ValueRange
 from mosaico.items.matrix import ItemMatrix
 from mosaico.statistics.verdict_rules import About, ChangeVerdict, Scale, Side, Verdict, VerdictRule
@@ -23,6 +27,8 @@ Floats: TypeAlias = NDArray[np.float64]
 Draw: TypeAlias = Callable[[np.random.Generator, int], Floats]
 
 METRIC = "M"
+# Whether an item passed, where its cost is the metric.
+PASSES = "P"
 CALLED = (Verdict.REGRESSED, Verdict.IMPROVED)
 # Every change counts: what is measured is the test, not the smallest change that matters.
 PASSED = MetricComparisonSpec(
@@ -37,18 +43,34 @@ COST = MetricComparisonSpec(
     limits=ValueRange(0.0, None),
     is_judged=True,
 )
+COST_PER_PASS = KpiComparisonSpec(
+    id="cost per pass",
+    formula=f"{METRIC} / {PASSES}",
+    rule=VerdictRule(side=Side.HIGH, scale=Scale.NUMBER, min_effect=0.0, margin=0.0),
+    limits=ValueRange(0.0, None),
+    is_judged=True,
+    is_amount=True,
+)
+# The metrics of a KPI have no verdict of their own.
+_COLUMNS = [replace(COST, rule=None), replace(PASSED, column=PASSES, rule=None)]
+Judged: TypeAlias = MetricComparisonSpec | KpiComparisonSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of values: `rates` of passes by item, or `logarithms` of costs, one for each item."""
+    """A kind of values: `rates` of passes by item, or `logarithms` of costs, one for each item. `is_per_pass`: what is
+    judged is the cost of a pass; items pass as usual.
+    """
 
     name: str
     draw: Draw
     is_cost: bool = False
+    is_per_pass: bool = False
 
     @property
-    def metric(self) -> MetricComparisonSpec:
+    def judged(self) -> Judged:
+        if self.is_per_pass:
+            return COST_PER_PASS
         return COST if self.is_cost else PASSED
 
 
@@ -86,6 +108,7 @@ NEAR_ONE = Kind("passes, 95-100 %", near_one)
 MIXED = Kind("passes, always or never", always_or_never)
 COSTS = Kind("costs, lognormal", lognormal, is_cost=True)
 RETRIES = Kind("costs, retries cost 30 times as much", with_retries, is_cost=True)
+PER_PASS = Kind("cost per pass, with such retries", with_retries, is_cost=True, is_per_pass=True)
 PARETO = Kind("costs, Pareto 2.2", pareto, is_cost=True)
 
 
@@ -94,8 +117,16 @@ def passes(rates: Floats, trials: int, rng: np.random.Generator) -> Floats:
     return (rng.random((len(rates), trials)) < rates[:, None]).astype(np.float64)
 
 
-def run_of(values: Floats, *, prefix: str = "", clusters: Sequence[int] = ()) -> ItemMatrix:
-    """A run with values of shape (items, trials); `clusters` are the sizes of its clusters."""
+def run_of(
+    values: Floats,
+    *,
+    prefix: str = "",
+    clusters: Sequence[int] = (),
+    passed: Floats | None = None,
+) -> ItemMatrix:
+    """A run with values, and passes if they are given, of shape (items, trials); `clusters` are the sizes of its
+    clusters.
+    """
     items, trials = values.shape
     names = np.repeat(np.arange(len(clusters)), clusters).tolist() if clusters else []
     return ItemMatrix(
@@ -104,19 +135,26 @@ def run_of(values: Floats, *, prefix: str = "", clusters: Sequence[int] = ()) ->
         clusters=[str(name) for name in names],
         item_index=array("l", np.repeat(np.arange(items), trials).tolist()),
         run_index=array("l", [0] * values.size),
-        values={METRIC: array("d", values.ravel().tolist())},
+        values={
+            name: array("d", column.ravel().tolist())
+            for name, column in ((METRIC, values), (PASSES, passed))
+            if column is not None
+        },
     )
 
 
 def judge(
     baseline: ItemMatrix,
     candidate: ItemMatrix,
-    metric: MetricComparisonSpec,
+    judged: Judged,
     *,
     is_paired: bool = True,
     about: About | None = None,
     run_sd: float | None = None,
 ) -> ChangeVerdict:
+    metrics, kpis = (
+        ([judged], []) if isinstance(judged, MetricComparisonSpec) else (_COLUMNS, [judged])
+    )
     spec = ComparisonSpec(
         run_sd=run_sd,
         run=candidate,
@@ -124,7 +162,8 @@ def judge(
         baseline=baseline,
         is_paired=is_paired,
         about=about,
-        metrics=[metric],
-        kpis=(),
+        metrics=metrics,
+        kpis=kpis,
     )
-    return compute(spec).metrics[METRIC]
+    result = compute(spec)
+    return result.kpis[kpis[0].id] if kpis else result.metrics[METRIC]

@@ -17,13 +17,13 @@ from tests.support.simulated_runs import (
     judge,
 )
 
-# The promises of `docs/statistics.md`: nominally 5 %, 95 % and 80 %, for any number of items.
+# The promises of `docs/research/verdicts.md`: nominally 5 %, 95 % and 80 %, for any number of items.
 CALLED, COVERED, FOUND, SETTLED = 0.055, 0.94, 0.78, 0.75
 # Of the simulation: a wrong alarm in `make test` costs more than one in `make prove`, and a sample
 # is small enough to be off by far.
 SAMPLE_ERRORS, CAMPAIGN_ERRORS = 5, 4
 PAIRS, JUMP_PAIRS, POWER_PAIRS, STATED_PAIRS = 400, 150, 200, 30
-PAGE = Path(__file__).parents[2] / "docs" / "statistics.md"
+PAGE = Path(__file__).parents[2] / "docs" / "research" / "verdicts.md"
 
 
 class Power(NamedTuple):

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from mosaico.comparison.child_computation import assess_changes
 from mosaico.comparison.comparison_spec import ComparisonSpec, KpiComparisonSpec
-from mosaico.comparison.run_changes import RunChanges, TestedChange
+from mosaico.comparison.run_changes import RunChanges
+from mosaico.comparison.tested_change import TestedChange
 from mosaico.comparison.value_failures import ValueFailures
 from mosaico.formula import compile_formula
 from mosaico.items.formulas.properties import ValueRange, line_of

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from mosaico.comparison.comparison_rules import Signal
-from mosaico.comparison.run_changes import RunChanges, TestedChange
+from mosaico.comparison.run_changes import RunChanges
 from mosaico.comparison.schemas import VarianceBasis
+from mosaico.comparison.tested_change import TestedChange
 from mosaico.formula import CompiledFormula, compile_formula
 from mosaico.items.formulas.run_statistics import RunStatistics
 from mosaico.items.matrix import ItemMatrix, pair_items

@@ -21,7 +21,8 @@ from mosaico.comparison.comparison_spec import (
     ObservedValues,
 )
 from mosaico.comparison.equal_metrics import find_equal_metrics
-from mosaico.comparison.run_changes import INSTABILITY_NOTES, RunChanges, TestedChange
+from mosaico.comparison.run_changes import INSTABILITY_NOTES, RunChanges
+from mosaico.comparison.tested_change import TestedChange
 from mosaico.comparison.value_failures import ValueFailures
 from mosaico.comparison.whole_run_rules import whole_runs_of
 from mosaico.formula import CompiledFormula, Reference, compile_formula
@@ -51,7 +52,14 @@ from mosaico.statistics.change import UnitInfluences
 from mosaico.statistics.intervals import Interval
 from mosaico.statistics.multiplicity import benjamini_hochberg, max_t
 from mosaico.statistics.resampling import Draws, draw_run
-from mosaico.statistics.trials import ItemSums, at_least_k, mean_over_items, pass_at_k, pass_hat_k
+from mosaico.statistics.trials import (
+    REPEATED_TRIALS,
+    ItemSums,
+    at_least_k,
+    mean_over_items,
+    pass_at_k,
+    pass_hat_k,
+)
 from mosaico.statistics.value_interval import ValueEstimate, estimate_value, resampled_value
 from mosaico.statistics.verdict_rules import (
     ChangeVerdict,
@@ -151,7 +159,7 @@ def _only_finite(values: Mapping[str, float]) -> dict[str, float]:
 def trial_statistics(sums: ItemSums) -> list[RepeatedTrials]:
     """pass@k statistics for each k; none for grades and for single trials."""
     trials = int(sums.n.max(initial=0))
-    if trials < 2 or not sums.are_binary:  # noqa: PLR2004 - repeated trials
+    if trials < REPEATED_TRIALS or not sums.are_binary:
         return []
     return [_trial_statistics(sums, k) for k in range(1, min(trials, MAX_K) + 1)]
 

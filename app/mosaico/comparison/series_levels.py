@@ -17,7 +17,7 @@ from mosaico.comparison.comparison_spec import (
     MetricComparisonSpec,
 )
 from mosaico.comparison.value_failures import ValueFailures
-from mosaico.comparison.whole_run_rules import assumed_scale
+from mosaico.comparison.whole_run_rules import assumed_scale, assumed_sd_of_kpi
 from mosaico.formula import compile_formula
 from mosaico.items.formulas.linearization import linearize
 from mosaico.items.matrix import ItemMatrix
@@ -31,8 +31,7 @@ from mosaico.run_store.run_series import (
     metric_series,
 )
 from mosaico.statistics.run_levels import FloatArray, RunItemValues, fit_levels
-from mosaico.statistics.run_variance import prior_sd
-from mosaico.statistics.sequential import MAX_REFERENCE, RunLevel, Scan, mean_level, scan_levels
+from mosaico.statistics.sequential import MAX_REFERENCE, RunLevel, Scan, assumed_sd, scan_levels
 from mosaico.statistics.trials import reduce_trials
 from mosaico.statistics.verdict_rules import Scale, Side
 from mosaico.statistics.whole_runs import MeasuredRuns, measure_runs
@@ -102,7 +101,7 @@ def scan_series(runs: Sequence[RunPoints]) -> dict[str, Scan]:
     for series, points in _points_by_series(runs).items():
         levels = [*levels_of_points(points).values()][-MAX_REFERENCE:]
         if levels:
-            prior = prior_sd(Scale(points[-1].scale), mean_level(levels))
+            prior = assumed_sd(levels, Scale(points[-1].scale))
             scans[series] = scan_levels(levels, prior_sd=prior)
     return scans
 
@@ -111,7 +110,9 @@ def _points_by_series(runs: Sequence[RunPoints]) -> dict[str, list[StoredPoint]]
     points: dict[str, list[StoredPoint]] = {}
     for number, run in enumerate(runs):
         for series, point in run.series.items():
-            stored = StoredPoint(number, point.scale, point.level, point.item_values, run.items)
+            stored = StoredPoint(
+                number, point.scale, point.level, point.item_values, run.items, point.assumed_sd
+            )
             points.setdefault(series, []).append(stored)
     return points
 
@@ -143,7 +144,8 @@ def levels_of_points(points: Sequence[StoredPoint]) -> dict[int, RunLevel]:
         for point in comparable
         if point.level == ZERO
     }
-    return dict(sorted(levels.items()))
+    assumed = {point.run_seq: point.assumed_sd for point in comparable}
+    return {run: level._replace(assumed_sd=assumed[run]) for run, level in sorted(levels.items())}
 
 
 def _as_newest(point: StoredPoint, newest: StoredPoint) -> StoredPoint | None:
@@ -155,7 +157,7 @@ def _as_newest(point: StoredPoint, newest: StoredPoint) -> StoredPoint | None:
     values = np.frombuffer(point.item_values or b"", dtype="<f4").astype(np.float64)
     level, values = _logarithms(point.level, values)
     stored = None if point.item_values is None else values.astype("<f4").tobytes()
-    return point._replace(scale=Scale.RATIO, level=level, item_values=stored)
+    return point._replace(scale=Scale.RATIO, level=level, item_values=stored, assumed_sd=None)
 
 
 def _logarithms(level: float, values: FloatArray) -> tuple[float, FloatArray]:
@@ -271,6 +273,25 @@ def _point_of_items(scale: Scale, side: Side, values: FloatArray) -> SeriesPoint
 
 
 def _point_of_kpi(
+    kpi: KpiComparisonSpec,
+    side: Side,
+    means: Mapping[str, FloatArray],
+    value: float | None,
+) -> SeriesPoint | None:
+    point = _value_of_kpi(kpi, side, means, value)
+    return point and point._replace(assumed_sd=_assumed_sd(kpi, point))
+
+
+def _assumed_sd(kpi: KpiComparisonSpec, point: SeriesPoint) -> float | None:
+    """How much the KPI is assumed to vary, on the scale of its point; None of the value 0, which has no logarithm."""
+    if point.level == ZERO:
+        return None
+    is_logarithm = point.scale is Scale.RATIO
+    value = math.exp(point.level) if is_logarithm else point.level
+    return assumed_sd_of_kpi(kpi, value, is_logarithm=is_logarithm)
+
+
+def _value_of_kpi(
     kpi: KpiComparisonSpec,
     side: Side,
     means: Mapping[str, FloatArray],

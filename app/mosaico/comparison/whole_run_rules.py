@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from mosaico.comparison.comparison_spec import KpiComparisonSpec
 from mosaico.items.formulas.properties import Line, ValueRange
 from mosaico.metrics.registry import column_of
 from mosaico.run_store.run_series import kpi_series, metric_series
@@ -33,8 +34,19 @@ def whole_runs_of(
     )
 
 
+def assumed_sd_of_kpi(kpi: KpiComparisonSpec, value: float, *, is_logarithm: bool) -> float:
+    """The assumed standard deviation of whole runs of a KPI with this value, or of its logarithm: that of the value that
+    its verdict tests, so that alerts assume the same.
+    """
+    line = kpi.line
+    slope, offset = (1.0, 0.0) if line is None else (line.slope, line.offset)
+    runs = WholeRuns(scale=assumed_scale(kpi.limits, is_amount=kpi.is_amount))
+    sd = abs(slope) * runs.assumed_sd(abs((value - offset) / slope), is_logarithm=False)
+    return sd / value if is_logarithm else sd
+
+
 def assumed_scale(limits: ValueRange, *, is_amount: bool) -> Scale:
-    """The scale of the assumption, of verdicts and alerts, which follows from the values and never from the limits of a
+    """The scale of the assumption, of verdicts, gates and alerts, which follows from the values and never from the limits of a
     rule: shares (also with a constant) and their differences, logarithms of times, costs and tokens, and other numbers.
     Counts are other numbers: most are 0 or small, and have no useful logarithm by item.
     """

@@ -45,7 +45,7 @@ from mosaico.traces.files.options import (
 )
 
 if TYPE_CHECKING:
-    from mosaico.gating.offline_gate import FileInputs
+    from mosaico.gating.file_inputs import FileInputs
     from mosaico.gating.offline_metrics import OfflineMetrics
     from mosaico.gating.rules import GateResult, GateTerms
     from mosaico.metrics.formula_direction import KpiFormulaText
@@ -271,7 +271,8 @@ def _gate_files(
     paths: tuple[Path, Path], terms: "GateTerms", options: FileOptions
 ) -> "tuple[GateResult, dict[str, Any] | None]":
     """The result of two files, baseline first, and the usage of models: None without any."""
-    from mosaico.gating.offline_gate import FileInputs, gate_files
+    from mosaico.gating.file_inputs import FileInputs
+    from mosaico.gating.offline_gate import gate_files
 
     base_file, run_file = paths
     judged, maps = options.judged, options.maps
@@ -299,7 +300,7 @@ def _select_metrics(
     models: "OfflineModels",
 ) -> "OfflineMetrics":
     """The metrics and KPIs to compute. Raises: `WrongUsage`."""
-    from mosaico.gating.offline_gate import select_gated
+    from mosaico.gating.file_inputs import select_gated
     from mosaico.gating.offline_metrics import judge_kpis, kpi_warnings
 
     try:

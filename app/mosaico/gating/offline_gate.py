@@ -3,28 +3,24 @@
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import chain
-from types import MappingProxyType
+from dataclasses import replace
 from typing import NamedTuple
 
 from mosaico.comparison.answer_text import describe_reading
-from mosaico.comparison.comparison_rules import RunComparison
 from mosaico.comparison.comparison_verdicts import FILE_SOURCE
-from mosaico.comparison.deciders import ExpectedAnswers, may_decide
 from mosaico.comparison.pair_comparison import ComparisonSide, RunPair, compare
 from mosaico.comparison.schemas import ComparedRun
-from mosaico.comparison.value_failures import ValueFailures
-from mosaico.comparison.whole_run_text import describe_over_runs
 from mosaico.core.defaults import MAX_ERROR_SHARE, MIN_COVERAGE
+from mosaico.gating.earlier_runs import (
+    EarlierRuns,
+    MeasuredRun,
+    describe_all_runs,
+    measure_earlier,
+    warn_of_few,
+)
 from mosaico.gating.offline_metrics import (
     OfflineMetrics,
-    add_scores,
-    judge_kpis,
     kpi_columns,
-    select_metrics,
-    with_directions,
 )
 from mosaico.gating.rules import GateResult, GateTerms, decide, with_remarks
 from mosaico.items.attributes import AttributeRow, attributes_of_rows
@@ -40,8 +36,6 @@ from mosaico.items.matrix import (
 )
 from mosaico.kpis.evaluate import KpiValue, evaluate_kpis
 from mosaico.metrics.aggregate import Aggregate, with_run_value
-from mosaico.metrics.formula_direction import KpiFormulaText
-from mosaico.metrics.offline_models import OfflineModels
 from mosaico.metrics.registry import column_of, provider_for
 from mosaico.metrics.run_value import StoredSummary, merge_with, run_value, summarize_with
 from mosaico.metrics.types import (
@@ -55,53 +49,11 @@ from mosaico.metrics.unread_texts import measured_texts, warn_of_unread
 from mosaico.run_store.plan import PlannedMetric, RunPlan
 from mosaico.run_store.queries import ScoredTrace
 from mosaico.run_store.rules import Validity, assess_validity
-from mosaico.run_store.run_series import kpi_series, metric_series
 from mosaico.runs.metric_columns import MetricColumns
-from mosaico.statistics.sequential import MAX_REFERENCE, Scan
-from mosaico.statistics.verdict_rules import About, Side
-from mosaico.statistics.whole_runs import MeasuredRuns
+from mosaico.statistics.verdict_rules import About
 from mosaico.traces.files.result_sources import ResultSource
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import Trace
-
-
-@dataclass(frozen=True)
-class FileInputs:
-    """The two files, and what the user said of their scores: which direction is better, by name."""
-
-    sources: tuple[ResultSource, ResultSource]
-    reader: TraceReader
-    better: Mapping[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def names_by_file(self) -> list[list[str]]:
-        """The names of the scores in the first traces of each file."""
-        return [self.reader.score_names(source) for source in self.sources]
-
-    def stated_directions(self) -> dict[str, str]:
-        """The better direction of the scores that the files state one of, by name."""
-        _ = self.names_by_file
-        return self.reader.directions
-
-    def expected_answers(self) -> ExpectedAnswers:
-        """The expected answers of both files, without the pairing of their items."""
-        items = short = 0
-        texts = set[int]()
-        for source in self.sources:
-            with self.reader.open(source) as traces:
-                for trace in traces:
-                    is_short = is_short_text(trace.expected_output)
-                    if is_short is None:
-                        continue
-                    items += 1
-                    short += is_short
-                    # Hashes, because the answers may be long.
-                    texts.add(hash(trace.expected_output))
-        return ExpectedAnswers(items=items, short=short, distinct=len(self.sources) * len(texts))
-
-    def score_names(self) -> list[str]:
-        """The names of the scores in the first traces of both files."""
-        return list(dict.fromkeys(chain.from_iterable(self.names_by_file)))
 
 
 class _MeasuredFile(NamedTuple):
@@ -139,13 +91,6 @@ class _MeasuredFile(NamedTuple):
         return replace(self.side, run=run, invalid_reasons=reasons)
 
 
-class EarlierRuns(NamedTuple):
-    """How much whole runs vary, and the evidence of all runs together, by series."""
-
-    measured: Mapping[str, MeasuredRuns] = MappingProxyType({})
-    scans: Mapping[str, Scan] = MappingProxyType({})
-
-
 class _MeasuredTrace(NamedTuple):
     """The values of a trace, without its long texts, which need not be kept in memory.
 
@@ -159,54 +104,6 @@ class _MeasuredTrace(NamedTuple):
     answer: int | None
     row: TraceMeasurements
     summaries: Mapping[str, StoredSummary]
-
-
-def select_gated(
-    metrics: str | None,
-    kpis: Mapping[str, KpiFormulaText],
-    terms: GateTerms,
-    files: FileInputs,
-    models: OfflineModels | None = None,
-) -> OfflineMetrics:
-    """The metrics and KPIs that the terms and the user name, by default those that may decide.
-
-    Raises as `select_metrics` and `with_directions`, and the errors of the reader.
-    """
-    limited = [*terms.max_drop, *terms.non_inferiority_margins]
-    selected = select_metrics(metrics, kpis, limited=limited, models=models)
-    if metrics is not None or kpis or limited:
-        return _with_directions(selected, files, kpis)
-    selected = _with_directions(add_scores(selected, files.score_names()), files, kpis)
-    return selected._replace(
-        refs=tuple(may_decide(selected.refs, files.names_by_file, files.expected_answers))
-    )
-
-
-def _with_directions(
-    selected: OfflineMetrics, files: FileInputs, kpis: Mapping[str, KpiFormulaText]
-) -> OfflineMetrics:
-    # Without a score no file is read for the directions.
-    has_scores = any(ref.key.startswith("SCORE") for ref in selected.refs)
-    stated = files.stated_directions() if has_scores else {}
-    return with_directions(selected, files.better, kpis, stated)
-
-
-def select_all(
-    metrics: str | None,
-    files: FileInputs,
-    models: OfflineModels | None = None,
-    kpis: Mapping[str, KpiFormulaText] = MappingProxyType({}),
-) -> OfflineMetrics:
-    """The metrics and KPIs that the user names, by default all metrics that files allow, with the scores in the
-    files. KPIs decide.
-
-    The registry of metrics must be loaded. Raises as `select_gated`.
-    """
-    selected = select_metrics(metrics, kpis, models=models)
-    if metrics is None and not kpis:
-        selected = add_scores(selected, files.score_names())
-    selected = _with_directions(selected, files, kpis)
-    return judge_kpis(selected) if kpis else selected
 
 
 def gate_files(
@@ -231,22 +128,10 @@ def gate_files(
     )  # fmt: skip
     comparison = compare(pair)
     result = with_remarks(decide(comparison, requested), is_file=True)
-    over_runs = _over_runs(result, pair, len(earlier) + 2)
+    over_runs = describe_all_runs(result, pair, len(earlier) + 2)
     result = replace(result, remarks=[*result.remarks, *over_runs])
     announce(describe_reading(comparison, selected.refs, reader.columns))
     return result
-
-
-def _over_runs(result: GateResult, pair: RunPair, runs: int) -> list[str]:
-    """What all runs together say of the checked metrics and KPIs, in sentences."""
-    kpis = {value.kpi.name: kpi_series(value.kpi.id) for value in pair.kpis}
-    sentences = []
-    for check in result.checks:
-        scan = pair.over_runs.get(kpis.get(check.name, metric_series(check.name)))
-        if scan is not None and check.verdict is not None:
-            side = check.verdict.side or Side.BOTH
-            sentences.append(describe_over_runs(check.name, scan, side, runs))
-    return [sentence for sentence in dict.fromkeys(sentences) if sentence]
 
 
 def pair_files(
@@ -292,15 +177,19 @@ def pair_files(
     kpis = _kpi_values(metrics, aggregates)
     history = EarlierRuns()
     if earlier:
-        before_it = [_measure_file(path, metrics, reader) for path in earlier]
-        history = _measure_earlier([*before_it, *files], metrics)
-        used = max((runs.runs for runs in history.measured.values()), default=0)
-        if used <= min(len(earlier), MAX_REFERENCE - 1):
-            warn(_warn_of_earlier(len(earlier), used))
+        before_it = (_measure_file(path, metrics, reader) for path in earlier)
+        history = measure_earlier([_measured_run(file, metrics) for file in (*before_it, *files)])
+        if few := warn_of_few(history, len(earlier)):
+            warn(few)
     return RunPair(
         baseline=before, candidate=after, kpis=kpis, judged=judged, about=about,
         measured_runs=history.measured, run_sd=run_sd, over_runs=history.scans,
     )  # fmt: skip
+
+
+def _measured_run(file: _MeasuredFile, metrics: OfflineMetrics) -> MeasuredRun:
+    aggregates = file.with_run_values(file.all_columns().aggregates())
+    return MeasuredRun(file.side.plan, file.side.items, _kpi_values(metrics, aggregates))
 
 
 def _kpi_values(metrics: OfflineMetrics, aggregates: Mapping[str, Aggregate]) -> list[KpiValue]:
@@ -308,31 +197,6 @@ def _kpi_values(metrics: OfflineMetrics, aggregates: Mapping[str, Aggregate]) ->
         metrics.kpis,
         lambda key, name: aggregates[column_of(key)].statistic(name),
         measured_texts(metrics.refs, aggregates),
-    )
-
-
-def _measure_earlier(files: Sequence[_MeasuredFile], metrics: OfflineMetrics) -> EarlierRuns:
-    """What files tell as the stored runs of a series do; the candidate, which is the last one, does not tell how unchanged
-    runs vary.
-    """
-    # Imports numpy, as the comparison does.
-    from mosaico.comparison.series_levels import measure_series, points_of_run, scan_series
-
-    runs = []
-    for file in files:
-        aggregates = file.with_run_values(file.all_columns().aggregates())
-        kpis = _kpi_values(metrics, aggregates)
-        comparison = RunComparison(plan=file.side.plan, kpis=kpis, baseline=None)
-        values = {kpi.kpi.id: kpi.value for kpi in kpis if kpi.value is not None}
-        # A value without a level has no variation either: it is assumed, as without history.
-        runs.append(points_of_run(comparison.spec(file.side.items, None), values, ValueFailures()))
-    return EarlierRuns(measure_series(runs[:-1]), scan_series(runs))
-
-
-def _warn_of_earlier(given: int, used: int) -> str:
-    return (
-        f"{used} of the {given + 1} runs (baseline and earlier ones) tell how much whole runs vary: the others share too few"
-        " items with the baseline, or have no value; give results of the same items"
     )
 
 

@@ -6,7 +6,13 @@ from mosaico.comparison.change_text import format_bound, format_limit
 from mosaico.comparison.question_text import describe_detectable
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.intervals import unseen_share
-from mosaico.statistics.verdict_rules import MIN_EFFECT, Harm, MarginOutcome, Note, Scale, Side
+from mosaico.statistics.margins import Harm, MarginOutcome
+from mosaico.statistics.verdict_rules import (
+    MIN_EFFECT,
+    Note,
+    Scale,
+    Side,
+)
 
 # With these notes no interval describes other items than the compared ones.
 _TOO_FEW = (Note.FEW_ITEMS, Note.FEW_CLUSTERS, Note.NO_ITEMS)

@@ -20,19 +20,21 @@ from mosaico.gating.reasons import (
     unseen_harm,
 )
 from mosaico.kpis.verdict_types import ValueVerdict
+from mosaico.statistics.margins import (
+    Harm,
+    MarginOutcome,
+    assess_drop,
+    assess_non_inferiority,
+    harm_of,
+)
 from mosaico.statistics.verdict_rules import (
     ALPHA,
     About,
-    Harm,
-    MarginOutcome,
     Note,
     RunsBasis,
     Scale,
     Side,
     Verdict,
-    assess_drop,
-    assess_non_inferiority,
-    harm_of,
 )
 
 

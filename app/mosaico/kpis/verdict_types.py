@@ -55,8 +55,8 @@ class QuestionAnswer(WireModel):
 
 class ChangedTasks(WireModel):
     """The tasks, of `tasks`, that changed by themselves, of passes and failures: `fell` from always passing to never, in
-    several trials in both runs; `rose` the reverse; and those of which their own trials prove a change, at 5 % over all
-    tasks. `names` are the first 20 that fell, or rose where a rise is harm; `beyondChanceNames` the first 20 of those.
+    several trials in both runs; `rose` the reverse; and those of which their own trials prove a change, at 0.5 % over all
+    tasks, which decide the verdict, too. `names` are the first 20 that fell, or rose where a rise is harm; `beyondChanceNames` the first 20 of those.
     """
 
     tasks: int

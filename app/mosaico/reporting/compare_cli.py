@@ -45,7 +45,7 @@ from mosaico.traces.files.options import (
 
 if TYPE_CHECKING:
     from mosaico.comparison.schemas import Comparison
-    from mosaico.gating.offline_gate import FileInputs
+    from mosaico.gating.file_inputs import FileInputs
     from mosaico.gating.offline_metrics import OfflineMetrics
     from mosaico.metrics.offline_models import OfflineModels
     from mosaico.reporting.comparison_page import ComparedFiles
@@ -113,7 +113,7 @@ def compare_files(
     """
     from mosaico.comparison.answer_text import describe_reading
     from mosaico.comparison.deciders import parse_about
-    from mosaico.gating.offline_gate import FileInputs
+    from mosaico.gating.file_inputs import FileInputs
     from mosaico.reporting.comparison_page import html_comparison, verdict_of
     from mosaico.reporting.file_comparison import compare_results
 
@@ -189,7 +189,7 @@ def _page_file(requested: Path | None, base: Path, candidate: Path) -> Path | No
 def _select(
     requested: FileMetrics, files: "FileInputs", models: "OfflineModels"
 ) -> "OfflineMetrics":
-    from mosaico.gating.offline_gate import select_all
+    from mosaico.gating.file_inputs import select_all
     from mosaico.gating.offline_metrics import kpi_warnings
     from mosaico.metrics.registry import load_metrics
 

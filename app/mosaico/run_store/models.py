@@ -316,7 +316,8 @@ class RunSeries(Base):
     """One KPI or metric of a valid run as a point of its series, and the state after it.
 
     `level` is its value on `scale` (the logarithm on RATIO). `item_values` has a 4-byte float for
-    each item of the run, NULL for a value that is not a mean over items.
+    each item of the run, NULL for a value that is not a mean over items. `assumed_sd` is the assumed standard deviation
+    of whole runs on `scale`, NULL where it follows from the scale.
     """
 
     __tablename__ = "run_series"
@@ -328,6 +329,7 @@ class RunSeries(Base):
     scale: Mapped[str]
     level: Mapped[float]
     item_values: Mapped[bytes | None] = mapped_column(LargeBinary)
+    assumed_sd: Mapped[float | None]
     state: Mapped[SeriesState | None] = mapped_column(ModelJson(SeriesState))
 
 

@@ -38,13 +38,15 @@ class ItemIndex(NamedTuple):
 class SeriesPoint(NamedTuple):
     """One series in a run. `item_values` are 4-byte floats in the order of the run's items; None for
     a value that is not a mean over items. On the scale RATIO all numbers are logarithms; the level of the
-    value 0 is −∞, and its values by item are 0.
+    value 0 is −∞, and its values by item are 0. `assumed_sd` is the assumed standard deviation of whole runs, on the
+    same scale; None where it follows from the scale.
     """
 
     scale: Scale
     side: Side
     level: float
     item_values: bytes | None = None
+    assumed_sd: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,7 @@ class StoredPoint(NamedTuple):
     level: float
     item_values: bytes | None
     items: ItemIndex
+    assumed_sd: float | None = None
 
 
 class SeriesValues(NamedTuple):
@@ -73,9 +76,12 @@ class SeriesValues(NamedTuple):
     scale: str
     level: float
     item_values: bytes | None
+    assumed_sd: float | None
 
     def with_items(self, items: ItemIndex) -> StoredPoint:
-        return StoredPoint(self.run_seq, self.scale, self.level, self.item_values, items)
+        return StoredPoint(
+            self.run_seq, self.scale, self.level, self.item_values, items, self.assumed_sd
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +187,7 @@ def list_series_values(
             RunSeries.scale,
             RunSeries.level,
             RunSeries.item_values,
+            RunSeries.assumed_sd,
         )
         .where(RunSeries.run_seq.in_(runs), RunSeries.series.in_(series))
         .order_by(RunSeries.run_seq)
@@ -219,14 +226,17 @@ def list_points(session: Session, series: str, runs: Collection[int]) -> list[St
             RunItems.keys,
             RunItems.traces,
             RunItems.clusters,
+            RunSeries.assumed_sd,
         )
         .join(RunItems, RunItems.run_seq == RunSeries.run_seq)
         .where(RunSeries.series == series, RunSeries.run_seq.in_(list(runs)))
         .order_by(RunSeries.run_seq)
     )
     return [
-        StoredPoint(seq, scale, level, item_values, ItemIndex(keys, traces, clusters))
-        for seq, scale, level, item_values, keys, traces, clusters in session.execute(statement)
+        StoredPoint(seq, scale, level, item_values, ItemIndex(keys, traces, clusters), assumed_sd)
+        for seq, scale, level, item_values, keys, traces, clusters, assumed_sd in session.execute(
+            statement
+        )
     ]
 
 
@@ -245,6 +255,7 @@ def store_points(
             "scale": series_result.point.scale,
             "level": series_result.point.level,
             "item_values": series_result.point.item_values,
+            "assumed_sd": series_result.point.assumed_sd,
             "state": series_result.state,
         }
         for series, series_result in series_results.items()

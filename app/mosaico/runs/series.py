@@ -134,7 +134,7 @@ def _evaluate_batch(
     runs_of = {series: history.runs_of(series) for series in batch}
     values = [value for value in stored if value.run_seq in runs_of[value.series]]
     values += [
-        SeriesValues(series, run_seq, point.scale, point.level, point.item_values)
+        SeriesValues(series, run_seq, point.scale, point.level, point.item_values, point.assumed_sd)
         for series, point in batch.items()
     ]
     items = {**history.items, run_seq: points.items}

@@ -10,7 +10,8 @@ from dataclasses import replace
 from mosaico.comparison.answer_text import describe_reading
 from mosaico.comparison.deciders import parse_about
 from mosaico.core.parameter_names import UserInterface, messages_for
-from mosaico.gating.offline_gate import FileInputs, gate_files, select_all, select_gated
+from mosaico.gating.file_inputs import FileInputs, select_all, select_gated
+from mosaico.gating.offline_gate import gate_files
 from mosaico.gating.offline_metrics import kpi_warnings
 from mosaico.gating.rules import GateTerms
 from mosaico.metrics.formula_direction import parse_kpi_text

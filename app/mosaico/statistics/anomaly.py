@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from mosaico.statistics.run_variance import from_normal, prior_sd
+from mosaico.statistics.run_variance import from_normal
 from mosaico.statistics.sequential import (
     DEFAULT_FALSE_PAGES,
     RunLevel,
     WindowScore,
+    assumed_sd,
     limit_of,
     scan_levels,
 )
@@ -77,8 +78,7 @@ def detect_anomaly(
     """
     if len(levels) <= 1:
         return Warmup(0, 1)
-    size = math.fsum(abs(run.level) for run in levels) / len(levels)
-    score = _strongest(levels, side, prior_sd(scale, size))
+    score = _strongest(levels, side, assumed_sd(levels, scale))
     limit = limit_of(DEFAULT_FALSE_PAGES) if critical is None else critical
     level = math.fsum(run.level for run in levels[-score.width :]) / score.width
     anomaly = _describe(score, level, limit, side, is_logarithmic=scale is Scale.RATIO)

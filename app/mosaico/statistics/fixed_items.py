@@ -11,15 +11,14 @@ reaches 0 exactly when the test does not call a change.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 from scipy import special
 
 from mosaico.statistics.intervals import Interval, unseen_share
-from mosaico.statistics.trials import FloatArray, ItemSums
+from mosaico.statistics.trials import REPEATED_TRIALS, FloatArray, ItemSums
 from mosaico.statistics.verdict_rules import ALPHA, POWER, TaskChanges
 from mosaico.statistics.whole_runs import NO_RUNS, RunEffect
 
@@ -52,6 +51,12 @@ class FixedItemsChange:
     sample_spread: float
     leverage: float
     runs: RunEffect = NO_RUNS
+
+    def with_tasks(self, tasks: TaskChanges) -> "FixedItemsChange":
+        """The change, which single items prove as well: those that changed in the direction of all together."""
+        if self.effect == 0:
+            return self
+        return replace(self, p=min(self.p, tasks.p_fall if self.effect < 0 else tasks.p_rise))
 
     def interval(self, alpha: float) -> Interval | None:
         """The interval at the level 1 - alpha; None for an unlimited value without any spread."""
@@ -133,7 +138,7 @@ def _squares(run: ItemSums) -> FloatArray:
 def _sample_spread(before: ItemSums, after: ItemSums, changes: FloatArray) -> float:
     """The variance of the mean change from the spread of the trials, or of the changes where some have none."""
     count = len(changes)
-    if min(before.n.min(), after.n.min()) >= 2:  # noqa: PLR2004 - a variance
+    if min(before.n.min(), after.n.min()) >= REPEATED_TRIALS:
         parts = (_squares(run) / (run.n - 1) / run.n for run in (before, after))
         return float(sum(part.sum() for part in parts)) / count**2
     return float(changes.var(ddof=1)) / count if count > 1 else 0.0
@@ -279,58 +284,3 @@ def _trial_variance(before: ItemSums, after: ItemSums, *, unseen: float) -> floa
         squares += float(((after.means - before.means) ** 2 / exchange).sum())
         degrees += len(before.n)
     return (squares + unseen) / (degrees + (1 if unseen else 0))
-
-
-def find_task_changes(
-    items: Sequence[str], before: ItemSums, after: ItemSums
-) -> TaskChanges | None:
-    """The items that changed by themselves, from passes and failures; None for other values, and for single trials.
-
-    `fell` passed in all trials before and in none after, `rose` the reverse: both need two trials in each run.
-    `beyond_chance` are those of which the trials alone prove a change, whatever else changed.
-    Source: Fisher 1935 (exact test of each item), Holm 1979 (over all items).
-    """
-    is_repeated = (before.n > 1) & (after.n > 1)
-    if not (before.are_binary and after.are_binary and is_repeated.any()):
-        return None
-    always, never = (before.total == before.n, before.total == 0)
-    fell = is_repeated & always & (after.total == 0)
-    rose = is_repeated & never & (after.total == after.n)
-    names = np.asarray(items, dtype=object)
-    return TaskChanges(
-        items=len(items),
-        fell=tuple(names[fell]),
-        rose=tuple(names[rose]),
-        beyond_chance=tuple(names[list(_proved(before, after))]),
-    )
-
-
-def _proved(before: ItemSums, after: ItemSums) -> Iterator[int]:
-    """The positions of the items whose p-value holds over all items, ascending."""
-    counts = np.stack([before.n, before.total, after.n, after.total]).astype(int).T.tolist()
-    p_values = [fisher_p(*row) for row in counts]
-    order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    proved = []
-    for rank, index in enumerate(order):
-        if p_values[index] * (len(order) - rank) >= ALPHA:
-            break
-        proved.append(index)
-    yield from sorted(proved)
-
-
-@lru_cache(maxsize=4096)
-def fisher_p(first: int, first_passed: int, second: int, second_passed: int) -> float:
-    """The two-sided p-value of a change of the share of passes, of so many trials.
-
-    Equals `scipy.stats.fisher_exact` within 1e-12, whose import is slow.
-    """
-    passed, ways = (
-        first_passed + second_passed,
-        math.comb(first + second, first_passed + second_passed),
-    )
-    observed = math.comb(first, first_passed) * math.comb(second, second_passed)
-    tables = (
-        math.comb(first, count) * math.comb(second, passed - count)
-        for count in range(max(0, passed - second), min(first, passed) + 1)
-    )
-    return sum(table for table in tables if table <= observed) / ways

@@ -19,8 +19,10 @@ from mosaico.statistics.run_variance import (
     RunVariance,
     estimate_run_variance,
     from_normal,
+    prior_sd,
     to_normal,
 )
+from mosaico.statistics.verdict_rules import Scale
 
 # A reference has at most this number of runs.
 MAX_REFERENCE: Final = 60
@@ -46,7 +48,7 @@ class RunLevel(NamedTuple):
     the number of traces behind the level: the noise of a run falls with it. `is_zero`: the value is 0,
     which has no logarithm, and the level stands for it. `grain` is how far one of the items that changed moves the
     level: one item of n by 1/n where answers pass or fail. `is_typical`: the level follows a typical item, and not the
-    mean of all.
+    mean of all. `assumed_sd` is the assumed standard deviation of whole runs; None where the scale tells it.
     """
 
     run: int
@@ -56,6 +58,7 @@ class RunLevel(NamedTuple):
     is_zero: bool = False
     grain: float = 0.0
     is_typical: bool = False
+    assumed_sd: float | None = None
 
 
 class WindowScore(NamedTuple):
@@ -140,6 +143,15 @@ def score_means(
     # Independent means: their variances add up.
     squared_error = variance_of_mean(latest, variance) + variance_of_mean(reference, variance)
     return _score_effect(len(latest), len(reference), effect, squared_error, variance.degrees)
+
+
+def assumed_sd(levels: Sequence[RunLevel], scale: Scale) -> float:
+    """The assumed standard deviation of whole runs of a series, as the mean over some of its runs."""
+    by_run = [level.assumed_sd for level in levels if level.assumed_sd is not None]
+    if by_run:
+        return math.fsum(by_run) / len(by_run)
+    size = math.fsum(abs(level.level) for level in levels) / max(1, len(levels))
+    return prior_sd(scale, size)
 
 
 def mean_level(levels: Sequence[RunLevel]) -> float:

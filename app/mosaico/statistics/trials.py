@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
 
+# A single trial shows no variance, and does not tell a broken item from a flaky one.
+REPEATED_TRIALS = 2
 # Below this skewness Hall's transformation equals Student's t to the last digits.
 _SYMMETRIC = 1e-6
 

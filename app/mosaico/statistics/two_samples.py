@@ -14,7 +14,7 @@ from scipy import special
 
 from mosaico.statistics.change import ChangeTest, SumVariance, UnitInfluences
 from mosaico.statistics.intervals import Interval
-from mosaico.statistics.trials import FloatArray, IntArray
+from mosaico.statistics.trials import FloatArray
 from mosaico.statistics.value_interval import share_interval
 from mosaico.statistics.whole_runs import NO_RUNS, RunEffect
 
@@ -118,34 +118,16 @@ def _share_p(baseline: SampledShare, candidate: SampledShare, runs: RunEffect = 
     return 2 * float(special.ndtr(-high))
 
 
-class SampledLogarithms(NamedTuple):
-    """The mean of the logarithms of the items of a run, and the influences of its units."""
+def item_logarithms(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """The logarithms of the means of items of two runs, of shape (items,).
 
-    mean: float
-    units: UnitInfluences
-
-
-def sampled_logarithms(
-    runs: tuple[FloatArray, FloatArray], units: tuple[IntArray, IntArray]
-) -> tuple[SampledLogarithms, SampledLogarithms] | None:
-    """The logarithms of two runs from the means of their items, of shape (items,), and the unit of each item.
-
-    An item that costs nothing counts as half of the smallest other item of both runs. None without a positive item.
+    An item that costs nothing counts as half of the smallest other item of both runs. None without a positive item, or
+    when a run has no item.
     """
-    positive = [values[values > 0] for values in runs]
-    smallest = min((float(values.min()) for values in positive if len(values)), default=None)
-    if smallest is None:
+    if not (len(first) and len(second)):
         return None
-    first, second = (
-        _logarithms_of(np.where(values > 0, values, smallest / 2), own)
-        for values, own in zip(runs, units, strict=True)
-    )
-    return first, second
-
-
-def _logarithms_of(values: FloatArray, units: IntArray) -> SampledLogarithms:
-    logarithms = np.log(values)
-    mean = float(logarithms.mean())
-    return SampledLogarithms(
-        mean, UnitInfluences.of_items((logarithms - mean) / len(logarithms), units)
-    )
+    values = np.concatenate([first, second])
+    if not (values > 0).any():
+        return None
+    logarithms = np.log(np.where(values > 0, values, values[values > 0].min() / 2))
+    return logarithms[: len(first)], logarithms[len(first) :]

@@ -1,7 +1,6 @@
 """Verdicts on changes between two runs: types, and the rules that turn numbers into a verdict."""
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -14,8 +13,6 @@ MARGIN = 0.05
 POWER = 0.8
 # With fewer items, or clusters of equal size, even a change of all of them can be chance.
 MIN_UNITS = 4
-# Numbers that differ by less than this fraction are equal.
-_TOLERANCE = 1e-9
 
 
 class Verdict(StrEnum):
@@ -93,12 +90,16 @@ class RunVariation(NamedTuple):
 class TaskChanges:
     """The items, of `items`, that changed by themselves: passed always before and never after (`fell`), the reverse
     (`rose`), and those of which their own trials prove a change (`beyond_chance`).
+
+    `p_fall` and `p_rise` are the p-values of "no item fell" and "no item rose", as the verdict compares them with alpha.
     """
 
     items: int
     fell: tuple[str, ...] = ()
     rose: tuple[str, ...] = ()
     beyond_chance: tuple[str, ...] = ()
+    p_fall: float = 1.0
+    p_rise: float = 1.0
 
 
 class Judgement(StrEnum):
@@ -208,6 +209,10 @@ _SENTENCES = {
 }
 
 
+# The notes of units that are too few for any verdict.
+FEW = frozenset({Note.FEW_ITEMS, Note.FEW_CLUSTERS})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictRule:
     """The changes of one KPI or metric that count.
@@ -224,17 +229,6 @@ class VerdictRule:
     margin: float = MARGIN
 
 
-class Harm(NamedTuple):
-    """The harm of a change and its interval: positive is worse, negative is better.
-
-    The limits are None when the interval is unknown.
-    """
-
-    low: float | None
-    estimate: float
-    high: float | None
-
-
 class ChangeMethod(StrEnum):
     """The method of the p-value and the interval of a change; NONE: there are none."""
 
@@ -244,54 +238,6 @@ class ChangeMethod(StrEnum):
     STRATIFIED = "stratified score test of fixed items"
     RUN_EXCHANGE = "exchange of the runs"
     NONE = "none"
-
-
-class MarginOutcome(StrEnum):
-    """The comparison of a harm with a margin."""
-
-    PASS = "PASS"  # noqa: S105 - no password, an outcome
-    FAIL = "FAIL"
-    INCONCLUSIVE = "INCONCLUSIVE"
-
-
-def harm_of(effect: float, low: float | None, high: float | None, side: Side) -> Harm:
-    """The harm of a change with its interval; on the side BOTH a change in any direction is harm."""
-    if side is Side.HIGH:
-        return Harm(low, effect, high)
-    if side is Side.LOW:
-        return Harm(None if high is None else -high, -effect, None if low is None else -low)
-    if low is None or high is None:
-        return Harm(None, abs(effect), None)
-    return Harm(
-        0.0 if low <= 0 <= high else min(abs(low), abs(high)), abs(effect), max(abs(low), abs(high))
-    )
-
-
-def assess_drop(harm: Harm, margin: float) -> MarginOutcome:
-    """Return whether a harm of at least `margin` is observed and proved to be more than chance.
-
-    FAIL when the interval excludes zero harm and the estimate reaches the margin; PASS when the
-    whole interval is within the margin; otherwise INCONCLUSIVE. Neither a larger harm nor a smaller
-    margin gives a milder outcome.
-    """
-    if harm.low is not None and harm.low > 0 and reaches(harm.estimate, margin):
-        return MarginOutcome.FAIL
-    return _pass_if(harm.high is not None and harm.high <= margin)
-
-
-def assess_non_inferiority(harm: Harm, margin: float) -> MarginOutcome:
-    """Return whether the harm is proved to be below `margin`: PASS below, FAIL above, else
-    INCONCLUSIVE.
-
-    Source: ICH E9 §3.3.2 (non-inferiority by a confidence interval).
-    """
-    if harm.low is not None and harm.low > margin:
-        return MarginOutcome.FAIL
-    return _pass_if(harm.high is not None and harm.high < margin)
-
-
-def _pass_if(is_proved: bool) -> MarginOutcome:  # noqa: FBT001 - the only argument
-    return MarginOutcome.PASS if is_proved else MarginOutcome.INCONCLUSIVE
 
 
 class Remedy(NamedTuple):
@@ -380,118 +326,3 @@ def without_change(verdict: Verdict, *notes: Note, n_items: int = 0) -> ChangeVe
         method=ChangeMethod.NONE,
         notes=notes,
     )
-
-
-def drop_non_finite(change: ChangeVerdict) -> ChangeVerdict:
-    """The change without its overflowed numbers; inconclusive when the values themselves overflow.
-
-    The result can be stored as JSON, which has no infinity.
-    """
-    if change.effect is None:
-        return change
-    if not _are_finite(change.effect, change.baseline_value, change.value):
-        return without_change(Verdict.INCONCLUSIVE, Note.TOO_LARGE, n_items=change.n_items)
-    has_interval = _are_finite(change.low, change.high, change.low_adjusted, change.high_adjusted)
-    return replace(
-        change,
-        notes=change.notes if has_interval else (*change.notes, Note.TOO_LARGE),
-        answers=tuple(map(_finite_answer, change.answers)),
-        low=change.low if has_interval else None,
-        high=change.high if has_interval else None,
-        low_adjusted=change.low_adjusted if has_interval else None,
-        high_adjusted=change.high_adjusted if has_interval else None,
-        p=change.p if _are_finite(change.p) else None,
-        p_adjusted=change.p_adjusted if _are_finite(change.p_adjusted) else None,
-        mde=change.mde if _are_finite(change.mde) else None,
-    )
-
-
-def _finite_answer(answer: Answer) -> Answer:
-    has_interval = _are_finite(answer.low, answer.high)
-    return replace(
-        answer,
-        low=answer.low if has_interval else None,
-        high=answer.high if has_interval else None,
-        p=answer.p if _are_finite(answer.p) else None,
-        mde=answer.mde if _are_finite(answer.mde) else None,
-    )
-
-
-def _are_finite(*values: float | None) -> bool:
-    return all(value is None or math.isfinite(value) for value in values)
-
-
-class _Decision(NamedTuple):
-    verdict: Verdict
-    note: Note | None = None
-
-
-# The notes of units that are too few for any verdict.
-FEW = frozenset({Note.FEW_ITEMS, Note.FEW_CLUSTERS})
-# The notes that a decision adds: the next decision, after an adjustment, replaces them.
-_DECISION_NOTES = {
-    Note.DETECTABLE_BUT_SMALL,
-    Note.NO_DIRECTION,
-    Note.ADD_ITEMS,
-    Note.AT_BEST,
-    Note.RUNS_VARY,
-}
-
-
-def decide_verdict(change: ChangeVerdict) -> ChangeVerdict:
-    """The change with the verdict that its numbers give.
-
-    The rules in order: too few items are inconclusive; runs without any change are not evidence; a
-    significant change that is large enough is a verdict; an interval within the margin is no
-    evidence; everything else is inconclusive. The function may be applied again after an
-    adjustment: notes of an earlier decision are replaced.
-    """
-    if change.effect is None or change.verdict is Verdict.INVALID:
-        return change
-    decision = _decide(change, change.effect)
-    notes = tuple(note for note in change.notes if note not in _DECISION_NOTES)
-    if decision.note is not None:
-        notes = (*notes, decision.note)
-    return replace(change, verdict=decision.verdict, notes=notes)
-
-
-def _decide(change: ChangeVerdict, effect: float) -> _Decision:
-    # Before the p-value: so few items cannot represent all others, whatever the numbers say.
-    if FEW & {*change.notes}:
-        return _Decision(Verdict.INCONCLUSIVE)
-    if Note.IDENTICAL in change.notes:
-        return _Decision(Verdict.NO_EVIDENCE)
-    is_significant = change.p_adjusted is not None and change.p_adjusted < change.alpha
-    if is_significant and reaches(abs(effect), change.min_effect):
-        if change.side is Side.BOTH:
-            return _Decision(Verdict.CHANGED, Note.NO_DIRECTION)
-        is_harmful = (effect < 0) is (change.side is Side.LOW)
-        return _Decision(Verdict.REGRESSED if is_harmful else Verdict.IMPROVED)
-    if _is_within_margin(change):
-        # With many items, changes that matter to nobody are significant.
-        return _Decision(Verdict.NO_EVIDENCE, Note.DETECTABLE_BUT_SMALL if is_significant else None)
-    return _decide_inconclusive(change)
-
-
-def reaches(size: float, limit: float) -> bool:
-    """Return whether a size is at least a limit, but for rounding: 8 of 40 items are a drop
-    of 0.2.
-    """
-    return size >= limit * (1 - _TOLERANCE)
-
-
-def _is_within_margin(change: ChangeVerdict) -> bool:
-    low, high = change.low_adjusted, change.high_adjusted
-    if low is None or high is None:
-        return False
-    return -change.margin <= low and high <= change.margin
-
-
-def _decide_inconclusive(change: ChangeVerdict) -> _Decision:
-    if change.remedy is None:
-        return _Decision(Verdict.INCONCLUSIVE)
-    if change.remedy.is_of_runs:
-        return _Decision(Verdict.INCONCLUSIVE, Note.RUNS_VARY)
-    if change.remedy.more_trials is None:
-        return _Decision(Verdict.INCONCLUSIVE, Note.ADD_ITEMS)
-    return _Decision(Verdict.INCONCLUSIVE, Note.AT_BEST if change.remedy.at_best else None)

@@ -13,8 +13,8 @@ from mosaico.statistics.run_variance import from_normal, prior_sd
 from mosaico.statistics.sequential import (
     MAX_REFERENCE,
     RunLevel,
+    assumed_sd,
     estimate_variance,
-    mean_level,
 )
 from mosaico.statistics.verdict_rules import RunsBasis, RunVariation, Scale
 
@@ -70,7 +70,7 @@ def measure_runs(levels: Sequence[RunLevel], scale: Scale) -> MeasuredRuns | Non
     runs = [level for level in levels if not level.is_zero][-MAX_REFERENCE:]
     if len(runs) < _LEAST_RUNS:
         return None
-    variance = estimate_variance(runs, prior_sd=prior_sd(scale, mean_level(runs)))
+    variance = estimate_variance(runs, prior_sd=assumed_sd(runs, scale))
     has_items = any(run.noise is not None for run in runs)
     return MeasuredRuns(scale, variance.between, variance.degrees, len(runs), has_items)
 
@@ -112,20 +112,20 @@ class WholeRuns:
         """
         of_means = 1 + 1 / baseline_runs
         if self._used is None:
-            sd = self._assumed_sd(abs(level), is_logarithm=is_logarithm)
+            sd = self.assumed_sd(abs(level), is_logarithm=is_logarithm)
             return RunEffect(sd**2 * of_means, math.inf, RunVariation(sd, self.basis))
         sd = self._measured_sd(self._used, abs(level), is_logarithm=is_logarithm)
         if not self._used.has_items:
             sd = math.sqrt(max(0.0, sd**2 - error**2 / of_means))
         variation = RunVariation(sd, self.basis, self._used.runs)
         measured = RunEffect(sd**2 * of_means, self._used.degrees, variation)
-        assumed_sd = self._assumed_sd(abs(level), is_logarithm=is_logarithm)
-        kept = RunVariation(assumed_sd, RunsBasis.ASSUMED, self._used.runs)
-        assumed = RunEffect(assumed_sd**2 * of_means, math.inf, kept)
+        prior = self.assumed_sd(abs(level), is_logarithm=is_logarithm)
+        kept = RunVariation(prior, RunsBasis.ASSUMED, self._used.runs)
+        assumed = RunEffect(prior**2 * of_means, math.inf, kept)
         is_wider = assumed.half_width(error) < measured.half_width(error)
-        return assumed if sd <= assumed_sd and is_wider else measured
+        return assumed if sd <= prior and is_wider else measured
 
-    def _assumed_sd(self, size: float, *, is_logarithm: bool) -> float:
+    def assumed_sd(self, size: float, *, is_logarithm: bool) -> float:
         """The standard deviation that is assumed, or stated, of a whole run whose value has this size, or of the logarithm of
         its value.
         """

@@ -3,14 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mosaico.statistics.verdict_rules import (
-    ChangeVerdict,
-    MarginOutcome,
-    Note,
-    Verdict,
-    assess_drop,
-    harm_of,
-)
+from mosaico.statistics.margins import MarginOutcome, assess_drop, harm_of
+from mosaico.statistics.verdict_rules import ChangeVerdict, Note, Verdict
 from tests.support.compared_runs import change_of, passes, run
 
 SEVERITY = {

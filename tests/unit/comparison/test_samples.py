@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.simulated_pairs import CALLED, COST, PASSED, judge, passes, run_of
+from benchmarks.calibration import measure_samples
+from benchmarks.simulated_pairs import (
+    CALLED,
+    COST,
+    COST_PER_PASS,
+    PASSED,
+    PER_PASS,
+    judge,
+    passes,
+    run_of,
+)
 from mosaico.comparison.verdict_text import render_verdict
 from mosaico.statistics.change import UnitInfluences
 from mosaico.statistics.trials import FloatArray
@@ -39,6 +49,32 @@ def test_unchanged_costs_of_unequal_samples__are_called_in_at_most_one_of_twenty
         ]
         called += change_of_samples(samples[0], samples[1], is_cost=True).verdict in CALLED
     assert called / PAIRS < MOST_CALLED
+
+
+@pytest.mark.parametrize("sizes", [(40, 400), (400, 40)])
+def test_unchanged_cost_per_pass_of_unequal_samples__is_called_in_at_most_one_of_twenty(
+    sizes: tuple[int, int],
+) -> None:
+    # By the logarithm of the mean 11 and 14 % of the pairs are called.
+    found = measure_samples(PER_PASS.name, sizes, 1.0, PAIRS // 2)
+    assert found.falls + found.rises < MOST_CALLED
+    assert measure_samples(PER_PASS.name, sizes, 2.0, 50).rises > 0.85
+
+
+def test_cost_per_pass__is_that_of_a_typical_trace_and_counts_passes() -> None:
+    costs = np.full((20, 1), 2.0)
+    half, all_passed = np.tile([[1.0], [0.0]], (10, 1)), np.ones((20, 1))
+    change = judge(
+        run_of(costs, prefix="a", passed=all_passed),
+        run_of(costs, prefix="b", passed=half),
+        COST_PER_PASS,
+        is_paired=False,
+    )
+    # From 2 to 4, because half of the traces fail; no cost differs.
+    assert (change.baseline_value, change.value) == (2.0, 4.0)
+    assert change.effect == pytest.approx(2.0)
+    assert change.verdict is Verdict.REGRESSED
+    assert Note.TYPICAL in change.notes
 
 
 @pytest.mark.parametrize("sizes", [(500, 60), pytest.param((60, 500), marks=pytest.mark.prove)])

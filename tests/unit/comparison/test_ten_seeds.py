@@ -3,6 +3,7 @@
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,15 +12,18 @@ from benchmarks.detection import CELLS
 from benchmarks.simulated_pairs import CALLED, COST, PASSED, judge, passes, run_of, usual_rates
 from benchmarks.simulated_series import play
 from mosaico.statistics.trials import FloatArray
-from mosaico.statistics.verdict_rules import ChangeVerdict, Verdict
+from mosaico.statistics.verdict_rules import ChangeVerdict, Side, Verdict, VerdictRule
 from tests.support.references import IN_ONE_PROCESS
 
 pytestmark = IN_ONE_PROCESS
 
+WORTH_A_PAGE = replace(PASSED, rule=VerdictRule(side=Side.LOW))
 SEEDS = range(10)
 # Of 5 % of unchanged pairs, three or more of ten are called once in 90 times.
 MOST_CALLED = 2
-LEAST_FOUND = 8
+LEAST_FOUND = 9
+# The trials of a single broken task are proof enough, whatever the other tasks did.
+ENOUGH_FOR_ONE_TASK = 9
 
 
 def seeds() -> Iterator[np.random.Generator]:
@@ -41,8 +45,25 @@ def test_four_tasks_that_break__are_found_and_named(items: int, trials: int) -> 
         changes.append(change)
         assert change.tasks is not None
         assert {"0000", "0001", "0002", "0003"} <= {*change.tasks.fell}
-    # Where the other 33 tasks happen to rise together, a whole run could have done it.
-    assert [change.verdict for change in changes].count(Verdict.REGRESSED) >= LEAST_FOUND
+    least = len(changes) if trials >= ENOUGH_FOR_ONE_TASK else LEAST_FOUND
+    assert [change.verdict for change in changes].count(Verdict.REGRESSED) >= least
+
+
+def test_one_task_of_37_that_breaks__is_found_by_its_ten_trials() -> None:
+    for random in seeds():
+        rates = usual_rates(random, 37)
+        before = passes(rates, 10, random)
+        after = before.copy()
+        before[0], after[0] = 1.0, 0.0
+        for earlier, later, verdict in (
+            (before, after, Verdict.REGRESSED),
+            (after, before, Verdict.IMPROVED),
+        ):
+            change = judge(run_of(earlier), run_of(later), WORTH_A_PAGE)
+            assert (change.verdict, change.tasks and change.tasks.beyond_chance) == (
+                verdict,
+                ("0000",),
+            )
 
 
 def test_unchanged_tasks__are_rarely_called() -> None:
@@ -66,7 +87,7 @@ def test_samples_of_40_and_400_traces__tell_twice_the_cost_from_none() -> None:
         before, after = costs(random, 40), costs(random, 400)
         for factor, changes in ((1.0, unchanged), (2.5, doubled)):
             pair = run_of(before, prefix="a"), run_of(factor * after, prefix="b")
-            changes.append(judge(*pair, metric=COST, is_paired=False))
+            changes.append(judge(*pair, COST, is_paired=False))
     assert called(unchanged) <= MOST_CALLED
     assert all(change.verdict is Verdict.REGRESSED for change in doubled)
 

@@ -9,14 +9,31 @@ import pytest
 
 from benchmarks.run_variation import CELLS, count_calls, count_pages_at_run_2
 from benchmarks.simulated_series import METRIC, matrix_of, no_change, spec_of, values_of_runs
+from mosaico.alerts.evaluation.series_evidence import page_policy
 from mosaico.comparison.child_computation import assess_changes
-from mosaico.comparison.series_levels import measure_series, points_of_run
+from mosaico.comparison.comparison_spec import (
+    ComparisonSpec,
+    KpiComparisonSpec,
+    MetricComparisonSpec,
+)
+from mosaico.comparison.series_levels import levels_of_points, measure_series, points_of_run
 from mosaico.comparison.value_failures import ValueFailures
 from mosaico.comparison.whole_run_rules import assumed_scale
-from mosaico.items.formulas.properties import ValueRange
+from mosaico.formula import compile_formula
+from mosaico.items.formulas.properties import ValueRange, line_of
 from mosaico.items.matrix import ItemMatrix
-from mosaico.statistics.verdict_rules import ChangeVerdict, Note, RunsBasis, Scale, Verdict
+from mosaico.run_store.run_series import StoredPoint, kpi_series
+from mosaico.statistics.verdict_rules import (
+    ChangeVerdict,
+    Note,
+    RunsBasis,
+    Scale,
+    Side,
+    Verdict,
+    VerdictRule,
+)
 from mosaico.statistics.whole_runs import MeasuredRuns
+from tests.support.compared_runs import RATE
 
 CELL = CELLS["200x1, 0 points"]
 
@@ -130,3 +147,62 @@ def test_assumed_scale__follows_from_the_values() -> None:
         assert assumed_scale(ValueRange(None, None), is_amount=is_amount) is Scale.NUMBER
     assert assumed_scale(ValueRange(0.0, None), is_amount=True) is Scale.RATIO
     assert assumed_scale(ValueRange(0.0, None), is_amount=False) is Scale.NUMBER
+
+
+MIXED = ItemMatrix(
+    items=["a", "b"],
+    revisions=["", ""],
+    item_index=array("l", [0, 1]),
+    run_index=array("l", [0, 0]),
+    values={
+        "PASSED": array("d", [0.25, 0.75]),
+        "PRICE": array("d", [1.0, 3.0]),
+        "CALLS": array("d", [2.0, 4.0]),
+    },
+)
+AMOUNT = ValueRange(0.0, None)
+
+
+@pytest.mark.parametrize(
+    ("formula", "limits", "is_amount", "sd"),
+    [
+        # 1.5 points of a share, whatever it is multiplied with.
+        ("PASSED", RATE, False, 0.015),
+        ("100 * PASSED", RATE, False, 1.5),
+        ("1 - 0.5 * PASSED", RATE, False, 0.0075),
+        # 5 % of a cost of 2, also where it is subtracted or combined with other numbers (2 / 0.5).
+        ("1000 * PRICE", AMOUNT, True, 100.0),
+        ("5 - PRICE", AMOUNT, True, 0.1),
+        ("PRICE / PASSED", AMOUNT, True, 0.2),
+        # 2 % of a count of 3, and not of 97.
+        ("100 - CALLS", AMOUNT, False, 0.06),
+    ],
+)
+def test_assumed__is_the_same_for_the_verdict_and_the_alert_of_a_kpi(
+    formula: str, limits: ValueRange, *, is_amount: bool, sd: float
+) -> None:
+    kpi = KpiComparisonSpec(
+        id="kpi",
+        formula=formula,
+        is_judged=True,
+        rule=VerdictRule(side=Side.HIGH, scale=Scale.NUMBER),
+        limits=limits,
+        line=line_of(compile_formula(formula)),
+        is_amount=is_amount,
+    )
+    metrics = [
+        MetricComparisonSpec(column=column, rule=VerdictRule(side=Side.LOW), limits=RATE)
+        for column in MIXED.values
+    ]
+    spec = ComparisonSpec(run=MIXED, candidate=MIXED, baseline=MIXED, metrics=metrics, kpis=[kpi])
+    verdict = assess_changes(spec, MIXED, MIXED, ValueFailures())[(None, "kpi")]
+    assert verdict.whole_runs is not None
+    assert verdict.whole_runs.sd == pytest.approx(sd)
+    points = points_of_run(spec, {}, ValueFailures())
+    point = points.series[kpi_series("kpi")]
+    stored = StoredPoint(
+        1, point.scale, point.level, point.item_values, points.items, point.assumed_sd
+    )
+    policy = page_policy(point.scale, point.side, levels_of_points([stored]))
+    size = math.exp(point.level) if point.scale is Scale.RATIO else 1.0
+    assert policy.prior_sd * size == pytest.approx(sd)

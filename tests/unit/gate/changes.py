@@ -5,6 +5,7 @@ from mosaico.comparison.schemas import ComparedRun, Comparison, KpiComparison, M
 from mosaico.comparison.verdict_text import render_verdict
 from mosaico.gating.rules import GateTerms
 from mosaico.kpis.verdict_types import RunVerdict
+from mosaico.statistics.decisions import decide_verdict
 from mosaico.statistics.verdict_rules import (
     ChangeMethod,
     ChangeVerdict,
@@ -12,7 +13,6 @@ from mosaico.statistics.verdict_rules import (
     Scale,
     Side,
     Verdict,
-    decide_verdict,
 )
 
 

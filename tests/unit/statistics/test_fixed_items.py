@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 from mosaico.statistics.fixed_items import (
-    find_task_changes,
-    fisher_p,
     fixed_items_change,
     fixed_items_power,
 )
@@ -74,22 +72,6 @@ def test_one_item_of_two_trials__cannot_decide() -> None:
     assert enough is not None
     assert (few.can_decide, enough.can_decide) == (False, True)
     assert few.p > 0.05 > enough.p
-
-
-@IN_ONE_PROCESS
-def test_fisher__equals_scipy() -> None:
-    for row in ((5, 5, 5, 0), (10, 8, 10, 3), (7, 2, 9, 8), (3, 0, 3, 0)):
-        first, passed, second, later = row
-        table = [[passed, first - passed], [later, second - later]]
-        assert fisher_p(*row) == pytest.approx(stats.fisher_exact(table).pvalue, abs=1e-12)
-
-
-def test_tasks__that_changed_by_themselves() -> None:
-    before, after = passes([10, 10, 9, 0, 5], 10), passes([0, 9, 1, 10, 5], 10)
-    tasks = find_task_changes(["a", "b", "c", "d", "e"], before, after)
-    assert tasks is not None
-    assert (tasks.fell, tasks.rose, tasks.beyond_chance) == (("a",), ("d",), ("a", "c", "d"))
-    assert find_task_changes(["a"], passes([1], 1), passes([0], 1)) is None
 
 
 def draw(levels: FloatArray, trials: int, random: np.random.Generator) -> ItemSums:

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mosaico.statistics.verdict_rules import (
+from mosaico.statistics.margins import (
     Harm,
     MarginOutcome,
-    Side,
     assess_drop,
     assess_non_inferiority,
     harm_of,
 )
+from mosaico.statistics.verdict_rules import Side
 
 SEVERITY = {MarginOutcome.PASS: 0, MarginOutcome.INCONCLUSIVE: 1, MarginOutcome.FAIL: 2}
 NUMBERS = st.floats(-1, 1)

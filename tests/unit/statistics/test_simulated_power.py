@@ -52,7 +52,7 @@ def test_minimum_detectable_effect__of_too_few_items_names_the_items_that_would_
 
 
 def documented_power() -> dict[Design, float]:
-    """The power table of docs/statistics.md."""
+    """The power table of docs/research/verdicts.md."""
     rows = re.findall(r"^\| (\d+) items \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     return {
         Design(items=int(items), trials=trials): float(cell)

@@ -2,7 +2,7 @@
 
 Every pair is judged by the functions of the product. `make test` plays a small
 sample and leaves room for chance (five standard errors). `make prove` plays the campaign, prints the
-whole table and fails when a claim of docs/statistics.md is false by more than the error of the
+whole table and fails when a claim of docs/research/verdicts.md is false by more than the error of the
 simulation itself: four standard errors in a cell, because the table has hundreds of cells, and much
 less in all cells of a KPI together. Seeds
 are fixed: what passes once passes always.
@@ -212,7 +212,7 @@ def summarize(outcomes: Mapping[Design, tuple[Tally, Power | Undetectable | None
 
 
 def documented_summaries() -> dict[str, Summary]:
-    """The table of docs/statistics.md by KPI."""
+    """The table of docs/research/verdicts.md by KPI."""
     rows = re.findall(
         r"^\| (.+?) \| ([\d.]+) / ([\d.]+) \| ([\d.]+) \| ([\d.]+|–) \| ([\d.]+|–) \|$",
         PAGE.read_text(),

@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 from mosaico.alerts.natural_scale import is_zero_level
 from mosaico.kpis.series_types import OpenIncident, RunsEvidence, SeriesEvent, SeriesStatus
-from mosaico.statistics.run_variance import RunVariance, prior_sd
+from mosaico.statistics.run_variance import RunVariance
 from mosaico.statistics.sequential import (
     DEFAULT_FALSE_PAGES,
     RunLevel,
     WindowScore,
+    assumed_sd,
     limit_of,
     mean_level,
     score_means,
@@ -53,7 +54,7 @@ def page_policy(
         min_effect = _effect_on_logarithm(min_effect, side, [*levels.values()])
     return PagePolicy(
         false_pages_per_month=false_pages_per_month,
-        prior_sd=prior_sd(scale, level),
+        prior_sd=assumed_sd([*levels.values()], scale),
         falls_harm=side is Side.LOW,
         min_effect=min_effect,
         keep_firing_for_runs=keep_firing_for_runs,

@@ -3,16 +3,15 @@
 Imports numpy and scipy; call it only in a process that computes.
 """
 
-import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from mosaico.formula import CompiledFormula, Reference
-from mosaico.formula.ast import Metric
 from mosaico.formula.rows import FormulaRows, evaluate_rows
+from mosaico.items.formulas.compared_runs import ComparedRuns
 from mosaico.items.formulas.linearization import (
     FloatArray,
     ItemSumStatistic,
@@ -32,7 +31,6 @@ from mosaico.items.formulas.run_statistics import (
     OVER_ALL_ITEMS,
     Mask,
     RunStatistics,
-    pool_items,
     shared_labels,
 )
 from mosaico.items.formulas.spread import (
@@ -44,74 +42,21 @@ from mosaico.items.formulas.spread import (
 from mosaico.metrics.registry import column_of
 from mosaico.statistics.change import satterthwaite
 from mosaico.statistics.cost_power import LogNormalItems
-from mosaico.statistics.fixed_items import (
-    FixedItemsChange,
-    FixedItemsPower,
-    find_task_changes,
-    fixed_items_change,
-    fixed_items_power,
-)
-from mosaico.statistics.judge_drift import JudgedAnswers, MeasuredDrift, measure_drift
 from mosaico.statistics.power import ChangeModel
 from mosaico.statistics.resampling import (
     SWAPS,
-    DrawnPair,
-    draw_pair,
 )
 from mosaico.statistics.trials import (
     IntArray,
-    ItemSums,
     reduce_trials,
     skewness_of_blocks,
     unit_sums,
 )
 from mosaico.statistics.verdict_rules import (
-    Judgement,
     Scale,
     Side,
-    TaskChanges,
 )
 from mosaico.statistics.whole_runs import NO_RUNS, RunEffect
-
-
-class ComparedRuns:
-    """A baseline and a candidate; with `is_paired` both hold the same items in the same order."""
-
-    def __init__(
-        self, baseline: RunStatistics, candidate: RunStatistics, *, is_paired: bool
-    ) -> None:
-        self.baseline, self.candidate, self.is_paired = baseline, candidate, is_paired
-
-    @cached_property
-    def pooled(self) -> RunStatistics:
-        """The items of both runs, from which exchanges are drawn."""
-        items = pool_items(self.baseline.matrix, self.candidate.matrix)
-        return RunStatistics(items, self.candidate.count_metrics)
-
-    @cached_property
-    def baseline_runs(self) -> list[RunStatistics]:
-        """The runs of the baseline, one by one, over the same items."""
-        run = self.baseline
-        if run.matrix.runs == 1:
-            return [run]
-        return [
-            RunStatistics(run.matrix.of_run(index), run.count_metrics)
-            for index in range(run.matrix.runs)
-        ]
-
-    @cached_property
-    def draws(self) -> DrawnPair:
-        """The exchanges and resamples, the same ones for every formula."""
-        return draw_pair(self.candidate.units())
-
-
-class TaskTest(NamedTuple):
-    """The test of exactly these items, with what it finds; `is_repeated`: most items have several trials in both runs."""
-
-    change: FixedItemsChange
-    power: FixedItemsPower
-    found: TaskChanges | None
-    is_repeated: bool
 
 
 class _StatisticsPair(NamedTuple):
@@ -127,20 +72,21 @@ class FormulaPair:
     def __init__(self, pair: ComparedRuns, formula: CompiledFormula) -> None:
         self.formula = formula
         self._pair = pair
-        self._runs = (pair.baseline, pair.candidate)
+        self.is_paired = pair.is_paired
+        self.runs = (pair.baseline, pair.candidate)
         self._masks = {ref: self._mask(ref) for ref in formula.references}
         reading = [ref for ref in formula.references if ref.stat not in OVER_ALL_ITEMS]
         counts = [min(int(mask.sum()) for mask in self._masks[ref]) for ref in reading]
         self.has_items = not counts or any(counts)
         # A formula is not known better than its least known metric.
-        every = min(run.item_count for run in self._runs)
+        every = min(run.item_count for run in self.runs)
         self.item_count = min((count for count in counts if count), default=every)
         least = next(
             (ref for ref, count in zip(reading, counts, strict=True) if count == self.item_count),
             None,
         )
         self._least = None if least is None else self._masks[least][1]
-        clusters = self._runs[1].units() if self._runs[1].matrix.clusters else None
+        clusters = self.runs[1].units() if self.runs[1].matrix.clusters else None
         self.cluster_count = (
             None if clusters is None else len(np.unique(clusters[self._selected(self._least)]))
         )
@@ -148,16 +94,16 @@ class FormulaPair:
     def _mask(self, ref: Reference) -> tuple[Mask, Mask]:
         """The items of each run that count: with a value in both runs of the same items."""
         if ref.stat in OVER_ALL_ITEMS:
-            first, second = (np.ones(run.item_count, dtype=np.bool_) for run in self._runs)
+            first, second = (np.ones(run.item_count, dtype=np.bool_) for run in self.runs)
             return first, second
-        first, second = (run.has_value(column_of(ref.key)) for run in self._runs)
+        first, second = (run.has_value(column_of(ref.key)) for run in self.runs)
         return (first & second, first & second) if self._pair.is_paired else (first, second)
 
     def _selected(self, mask: Mask | None) -> Mask:
-        return np.ones(self._runs[1].item_count, dtype=np.bool_) if mask is None else mask
+        return np.ones(self.runs[1].item_count, dtype=np.bool_) if mask is None else mask
 
     @cached_property
-    def _any_value(self) -> Mask:
+    def any_value(self) -> Mask:
         """The items with a value of any metric of the formula, of two runs of the same items."""
         masks = [masks[1] for masks in self._masks.values()]
         return np.logical_or.reduce(masks) if masks else self._selected(None)
@@ -165,25 +111,25 @@ class FormulaPair:
     @cached_property
     def units(self) -> IntArray:
         """The unit of each item of the formula, from 0 without gaps."""
-        units = self._runs[1].units()[self._any_value]
+        units = self.runs[1].units()[self.any_value]
         return np.unique(units, return_inverse=True)[1].astype(np.intp)
 
     @property
     def unit_positions(self) -> tuple[IntArray, int]:
         """The units of the formula among all units of the runs, and the number of these."""
-        units = self._runs[1].units()
-        return np.unique(units[self._any_value]), int(units.max()) + 1
+        units = self.runs[1].units()
+        return np.unique(units[self.any_value]), int(units.max()) + 1
 
     @property
     def trials(self) -> float:
         """The mean number of traces per item of the candidate."""
-        run = self._runs[1]
+        run = self.runs[1]
         return len(run.item_index) / max(1, run.item_count)
 
     @property
     def is_unchanged(self) -> bool:
         """Return whether every item has the same values in both runs."""
-        first, second = self._runs
+        first, second = self.runs
         columns = {column_of(ref.key) for ref in self.formula.references}
         return all(
             np.array_equal(
@@ -195,7 +141,7 @@ class FormulaPair:
 
     def _statistics(self, baseline: RunStatistics) -> "_StatisticsPair":
         """The statistics of a baseline, which may be one of several runs, and of the candidate."""
-        runs = (baseline, self._runs[1])
+        runs = (baseline, self.runs[1])
         first, second = (dict[Reference, ItemSumStatistic](), dict[Reference, ItemSumStatistic]())
         for ref in self.formula.references:
             column = column_of(ref.key)
@@ -213,7 +159,7 @@ class FormulaPair:
         its value of their mean: the minimum of two metrics, for example, is lower in a run than in
         a mean of runs, because noise lowers a minimum.
         """
-        change = self._linearize(self._statistics(self._runs[0]), limits)
+        change = self._linearize(self._statistics(self.runs[0]), limits)
         runs = self._pair.baseline_runs
         if change is None or len(runs) == 1 or not self._is_averaged:
             return change
@@ -231,7 +177,7 @@ class FormulaPair:
             self._pair.is_paired
             and len(self.formula.references) > 1
             and all(
-                ref.stat == "mean" and not self._runs[0].is_counted(ref)
+                ref.stat == "mean" and not self.runs[0].is_counted(ref)
                 for ref in self.formula.references
             )
         )
@@ -259,7 +205,7 @@ class FormulaPair:
             own = (influences_of(first, before), influences_of(second, after))
             shared = (influences_of(first, between), influences_of(second, between))
             return LinearChange(baseline, candidate, effect, is_logarithm, *shared, *own, between)
-        items = self._any_value
+        items = self.any_value
         mean_gradient = {
             # Simpson's rule: with one gradient a kink (MIN, CLAMP) could hide the change.
             ref: (before[ref] + 4 * between[ref] + after[ref]) / 6
@@ -285,19 +231,19 @@ class FormulaPair:
 
     def skewness(self, linear: LinearChange) -> float:
         """The skewness of the change between several baseline runs and one candidate."""
-        runs = self._runs[0].matrix.runs
+        runs = self.runs[0].matrix.runs
         if runs == 1 or any(ref.stat not in {"mean", "sum"} for ref in linear.gradient):
             return 0.0
-        if any(self._runs[0].is_counted(ref) for ref in linear.gradient):
+        if any(self.runs[0].is_counted(ref) for ref in linear.gradient):
             return 0.0
-        deviations = np.zeros((self._runs[1].item_count, runs + 1))
+        deviations = np.zeros((self.runs[1].item_count, runs + 1))
         for ref, weights in linear.gradient.items():
-            blocks = np.stack([block for run in self._runs for block in run.by_run(ref)], axis=1)
+            blocks = np.stack([block for run in self.runs for block in run.by_run(ref)], axis=1)
             # An item without a value in a run has no deviation there.
             centered = blocks - np.nanmean(blocks, axis=1, keepdims=True)
             deviations += weights[0] * np.nan_to_num(centered)
         return skewness_of_blocks(
-            deviations[self._any_value], self.units, is_logarithm=linear.is_logarithm
+            deviations[self.any_value], self.units, is_logarithm=linear.is_logarithm
         )
 
     def model(
@@ -355,7 +301,7 @@ class FormulaPair:
     def _costs(self, linear: LinearChange) -> LogNormalItems | None:
         if not (linear.is_logarithm and self._pair.is_paired):
             return None
-        return fit_items(self._runs, linear.gradient, self._any_value, self.units, linear.changes)
+        return fit_items(self.runs, linear.gradient, self.any_value, self.units, linear.changes)
 
     def _item_values(self, linear: LinearChange) -> FloatArray:
         """The value of each item, half way between the runs; relative to the mean for ratios."""
@@ -365,15 +311,15 @@ class FormulaPair:
 
     def _trial_noise(self, linear: LinearChange) -> TrialNoise | None:
         """The noise of trials; None without an item that has several."""
-        scores = [self._trace_values(linear, run) for run in self._runs]
+        scores = [self.trace_values(linear, run) for run in self.runs]
         sums = [
             reduce_trials(run.item_index, run_scores, run.item_count)
-            for run, run_scores in zip(self._runs, scores, strict=True)
+            for run, run_scores in zip(self.runs, scores, strict=True)
             if run_scores is not None
         ]
         return estimate_trial_noise(sums)
 
-    def _trace_values(
+    def trace_values(
         self, linear: LinearChange, run: RunStatistics, columns: Collection[str] | None = None
     ) -> FloatArray | None:
         """The contribution of each trace, by these metrics only if they are named, times the number of items; None for
@@ -389,108 +335,6 @@ class FormulaPair:
             if slopes[ref.key] and (columns is None or column_of(ref.key) in columns)
         ]
         return np.sum(terms, axis=0) if terms else None
-
-    def judge_drift(
-        self, linear: LinearChange, judgements: Mapping[str, Judgement]
-    ) -> MeasuredDrift | None:
-        """How the scores of these metrics moved where the answers are equal; None without such answers or scores.
-
-        Scores of the source may judge what is not in the answer: passes and failures a database, faithfulness the
-        documents that were found. So its passes and failures do not count, nor its scores where most answers are equal.
-        """
-        if not self._pair.is_paired:
-            return None
-        scores = [self._trace_values(linear, run, judgements) for run in self._runs]
-        judged = [
-            JudgedAnswers(values, run.item_index, np.asarray(run.matrix.answers, dtype=np.intp))
-            for values, run in zip(scores, self._runs, strict=True)
-            if values is not None and run.matrix.answers
-        ]
-        if len(judged) < len(self._runs):
-            return None
-        columns = {column_of(ref.key) for ref in self.formula.references} & {*judgements}
-        of_source = [column for column in columns if judgements[column] is Judgement.SOURCE]
-        are_checks = any(
-            all(run.item_sums(column).are_binary for run in self._runs) for column in of_source
-        )
-        measured = measure_drift(*judged)
-        if measured is None or not of_source:
-            return measured
-        are_most_equal = measured.drift.answers > self.item_count / 2
-        return measured.uncounted() if are_checks or are_most_equal else measured
-
-    def tasks(
-        self, linear: LinearChange, limits: ValueRange, harm: Side, runs: RunEffect
-    ) -> "TaskTest | None":
-        """The test of exactly these items; None where the data do not allow it. `runs` is what whole runs add.
-
-        It needs the trials of each item in both runs, independent of those of other items: no clusters, and a formula
-        of means. Of costs and times an item needs as many trials in both runs: the mean of a few heavy-tailed values
-        is lower than that of many, most of the time (simulated).
-        """
-        if not self._pair.is_paired or self.cluster_count is not None:
-            return None
-        sides = self._trial_sums(linear)
-        if sides is None:
-            return None
-        before, after = sides
-        if linear.is_logarithm and not (before.n == after.n).all():
-            return None
-        width = None if linear.is_logarithm else limits.width
-        change = fixed_items_change(before, after, width=width, runs=runs)
-        if change is None:
-            return None
-        power = fixed_items_power(
-            before,
-            after,
-            is_less_better=harm is Side.HIGH,
-            is_relative=linear.is_logarithm,
-            runs=runs,
-        )
-        return TaskTest(
-            change=change,
-            power=power,
-            found=self._task_changes(),
-            is_repeated=all(float(np.median(side.n)) >= 2 for side in sides),  # noqa: PLR2004
-        )
-
-    def _trial_sums(self, linear: LinearChange) -> tuple[ItemSums, ItemSums] | None:
-        """What the trials of each item add to the change, times the number of items; None for other formulas than
-        those of means, and when an item lacks a part.
-        """
-        scores = [self._trace_values(linear, run) for run in self._runs]
-        if any(run_scores is None for run_scores in scores):
-            return None
-        sides = [
-            reduce_trials(run.item_index, run_scores, run.item_count)
-            for run, run_scores in zip(self._runs, scores, strict=True)
-            if run_scores is not None
-        ]
-        has_values = (sides[0].n > 0) & (sides[1].n > 0)
-        if int(has_values.sum()) != len(linear.changes):
-            return None
-        before, after = (side.where(has_values) for side in sides)
-        effect = float((after.means - before.means).mean())
-        if effect == linear.effect or effect * linear.effect <= 0:
-            # A formula that bends may have no change along its slope.
-            return (before, after) if math.isclose(effect, linear.effect, abs_tol=1e-12) else None
-        # Of large changes the slope between the runs is too coarse.
-        factor = linear.effect / effect
-        if math.isclose(factor, 1.0):
-            return before, after
-        return before.times(factor), after.times(factor)
-
-    def _task_changes(self) -> TaskChanges | None:
-        """The items that changed by themselves, of a metric whose values are passes and failures."""
-        if not isinstance(self.formula.root, Metric):
-            return None
-        mask = self._any_value
-        column = column_of(self.formula.root.reference.key)
-        before, after = (run.item_sums(column).where(mask) for run in self._runs)
-        names = [
-            name for name, is_read in zip(self._runs[1].matrix.items, mask, strict=True) if is_read
-        ]
-        return find_task_changes(names, before, after)
 
     def rows(self) -> tuple[FormulaRows, FormulaRows]:
         """The observed value of the formula in each run, its exchanges and its resamples.

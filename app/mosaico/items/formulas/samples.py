@@ -6,16 +6,16 @@ from typing import NamedTuple
 import numpy as np
 
 from mosaico.formula import CompiledFormula
-from mosaico.formula.ast import Metric
+from mosaico.formula.ast import Arithmetic, Expr, Metric, Number, walk
 from mosaico.items.formulas.linearization import FloatArray, LinearChange
 from mosaico.items.formulas.properties import ValueRange
-from mosaico.items.formulas.run_statistics import RunStatistics
+from mosaico.items.formulas.run_statistics import Mask, RunStatistics
 from mosaico.metrics.registry import column_of
 from mosaico.statistics.change import ChangeTest, UnitInfluences, unpaired_change_test
 from mosaico.statistics.trials import IntArray, ItemSums
 from mosaico.statistics.two_samples import (
     SampledShare,
-    sampled_logarithms,
+    item_logarithms,
     share_change_test,
 )
 
@@ -43,30 +43,68 @@ def sample_change(
     """The test: of costs and times by the logarithms of the items, of a value between two limits by Newcombe's
     interval, of any other one by Welch's t.
     """
-    if linear.is_logarithm and (typical := _typical_change(runs, formula)):
+    if linear.is_logarithm and (typical := _typical_change(runs, formula, linear)):
         return SampleChange(typical, is_typical=True)
     if not linear.is_logarithm and (shares := _share_change(runs, formula, linear, limits)):
         return SampleChange(shares)
     return SampleChange(_welch(runs, linear, limits))
 
 
-def _typical_change(runs: RunPair, formula: CompiledFormula) -> ChangeTest | None:
-    """The change of the mean of the items' logarithms; None of a formula that is no mean of a metric."""
-    sums = _item_sums(runs, formula)
-    if sums is None:
+def _typical_change(
+    runs: RunPair, formula: CompiledFormula, linear: LinearChange
+) -> ChangeTest | None:
+    """The change where the mean of the items' logarithms stands for the logarithm of their mean: of a mean of a metric,
+    also one that is divided by something else, such as a cost per pass; None of any other formula.
+    """
+    amount = _amount_of(formula.root)
+    sums = None if amount is None else _item_sums(runs, amount)
+    if sums is None or _is_read_again(formula, amount) or all(run.are_binary for run in sums):
         return None
     has_value = [run.n > 0 for run in sums]
-    units = [own[mask] for own, mask in zip(runs.units(), has_value, strict=True)]
     means = [run.means[mask] for run, mask in zip(sums, has_value, strict=True)]
-    if min(map(len, means)) == 0:
-        return None
-    logarithms = sampled_logarithms(
-        (means[0], means[1]), (_renumbered(units[0]), _renumbered(units[1]))
-    )
+    logarithms = item_logarithms(means[0], means[1])
     if logarithms is None:
         return None
-    first, second = logarithms
-    return unpaired_change_test(second.mean - first.mean, first.units, second.units)
+    effect, units = linear.effect, []
+    for index, (own, sign) in enumerate(
+        ((linear.baseline_influences, -1), (linear.candidate_influences, 1))
+    ):
+        values, logs, mask = means[index], logarithms[index], has_value[index]
+        mean, typical = float(values.mean()), float(logs.mean())
+        effect += sign * (typical - math.log(mean))
+        influences = own.copy()
+        influences[mask] += (logs - typical - (values - mean) / mean) / len(logs)
+        is_read = _reads(runs[index], formula)
+        units.append(_units_of(influences[is_read], runs.units()[index][is_read]))
+    return unpaired_change_test(effect, units[0], units[1])
+
+
+def _amount_of(node: Expr) -> Metric | None:
+    """The mean of a metric that a formula multiplies with a number, or divides by something; None of any other one."""
+    match node:
+        case Metric(reference=reference) if reference.stat == "mean":
+            return node
+        case Arithmetic(operator="/", left=left):
+            return _amount_of(left)
+        case Arithmetic(operator="*", left=Number(), right=right):
+            return _amount_of(right)
+        case Arithmetic(operator="*", left=left, right=Number()):
+            return _amount_of(left)
+        case _:
+            return None
+
+
+def _is_read_again(formula: CompiledFormula, amount: Metric | None) -> bool:
+    """Whether the formula reads the metric elsewhere, too, so that it is no multiple of it."""
+    nodes = [node for node, _ in walk(formula.root) if isinstance(node, Metric)]
+    return amount is not None and [node.reference for node in nodes].count(amount.reference) > 1
+
+
+def _reads(run: RunStatistics, formula: CompiledFormula) -> Mask:
+    """The items with a value of any metric of the formula."""
+    masks = [run.has_value(column_of(ref.key)) for ref in formula.references]
+    is_read: Mask = np.logical_or.reduce(masks)
+    return is_read
 
 
 def _share_change(
@@ -76,7 +114,7 @@ def _share_change(
     minimum, width = limits.minimum, limits.width
     if minimum is None or not width or not math.isfinite(width):
         return None
-    sums = _item_sums(runs, formula)
+    sums = _item_sums(runs, formula.root)
     shares = []
     for index, (value, influences) in enumerate(
         (
@@ -115,9 +153,8 @@ def _welch(runs: RunPair, linear: LinearChange, limits: ValueRange) -> ChangeTes
     return max(tests, key=lambda test: test.p)
 
 
-def _item_sums(runs: RunPair, formula: CompiledFormula) -> tuple[ItemSums, ItemSums] | None:
+def _item_sums(runs: RunPair, root: Expr) -> tuple[ItemSums, ItemSums] | None:
     """The values by item of both runs; None of any other formula than the mean of a metric over items."""
-    root = formula.root
     if not isinstance(root, Metric) or root.reference.stat != "mean":
         return None
     if any(run.is_counted(root.reference) for run in runs):
