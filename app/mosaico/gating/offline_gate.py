@@ -20,11 +20,13 @@ from mosaico.comparison.whole_run_text import describe_over_runs
 from mosaico.core.defaults import MAX_ERROR_SHARE, MIN_COVERAGE
 from mosaico.gating.offline_metrics import (
     OfflineMetrics,
+    ScoreOptions,
     add_scores,
     judge_kpis,
     kpi_columns,
     select_metrics,
-    with_directions,
+    with_guard,
+    with_score_options,
 )
 from mosaico.gating.rules import GateResult, GateTerms, decide, with_remarks
 from mosaico.items.attributes import AttributeRow, attributes_of_rows
@@ -41,10 +43,12 @@ from mosaico.items.matrix import (
 from mosaico.kpis.evaluate import KpiValue, evaluate_kpis
 from mosaico.metrics.aggregate import Aggregate, with_run_value
 from mosaico.metrics.formula_direction import KpiFormulaText
+from mosaico.metrics.metric_gaps import MetricGap, find_gaps
 from mosaico.metrics.offline_models import OfflineModels
 from mosaico.metrics.registry import column_of, provider_for
 from mosaico.metrics.run_value import StoredSummary, merge_with, run_value, summarize_with
 from mosaico.metrics.types import (
+    ERROR_RATE,
     CountedMetric,
     MetricFailed,
     MetricRef,
@@ -67,11 +71,11 @@ from mosaico.traces.types import Trace
 
 @dataclass(frozen=True)
 class FileInputs:
-    """The two files, and what the user said of their scores: which direction is better, by name."""
+    """The two files, and what the user said of their scores."""
 
     sources: tuple[ResultSource, ResultSource]
     reader: TraceReader
-    better: Mapping[str, str] = field(default_factory=dict)
+    scores: ScoreOptions = field(default_factory=ScoreOptions)
 
     @cached_property
     def names_by_file(self) -> list[list[str]]:
@@ -129,6 +133,13 @@ class _MeasuredFile(NamedTuple):
             if column in aggregates
         }
 
+    def gaps(self, aggregates: Mapping[str, Aggregate]) -> dict[str, MetricGap]:
+        """The metrics with values of too few traces, by column."""
+        has_trials = len(self.side.items.items) < len(self.rows)
+        return find_gaps(
+            self.side.plan.refs, aggregates, MIN_COVERAGE, has_trials=has_trials, is_file=True
+        )
+
     def with_validity(self, columns: MetricColumns) -> ComparisonSide:
         """The side, valid or not by the columns that apply to the files."""
         validity = assess_validity(
@@ -170,12 +181,12 @@ def select_gated(
 ) -> OfflineMetrics:
     """The metrics and KPIs that the terms and the user name, by default those that may decide.
 
-    Raises as `select_metrics` and `with_directions`, and the errors of the reader.
+    Raises as `select_metrics` and `with_score_options`, and the errors of the reader.
     """
     limited = [*terms.max_drop, *terms.non_inferiority_margins]
     selected = select_metrics(metrics, kpis, limited=limited, models=models)
     if metrics is not None or kpis or limited:
-        return _with_directions(selected, files, kpis)
+        return with_guard(_with_directions(selected, files, kpis))
     selected = _with_directions(add_scores(selected, files.score_names()), files, kpis)
     return selected._replace(
         refs=tuple(may_decide(selected.refs, files.names_by_file, files.expected_answers))
@@ -188,7 +199,7 @@ def _with_directions(
     # Without a score no file is read for the directions.
     has_scores = any(ref.key.startswith("SCORE") for ref in selected.refs)
     stated = files.stated_directions() if has_scores else {}
-    return with_directions(selected, files.better, kpis, stated)
+    return with_score_options(selected, files.scores, kpis, stated)
 
 
 def select_all(
@@ -205,7 +216,7 @@ def select_all(
     selected = select_metrics(metrics, kpis, models=models)
     if metrics is None and not kpis:
         selected = add_scores(selected, files.score_names())
-    selected = _with_directions(selected, files, kpis)
+    selected = with_guard(_with_directions(selected, files, kpis))
     return judge_kpis(selected) if kpis else selected
 
 
@@ -289,7 +300,8 @@ def pair_files(
         for file, selected in zip(files, columns, strict=True)
     )
     aggregates = files[1].with_run_values(columns[1].aggregates())
-    kpis = _kpi_values(metrics, aggregates)
+    gaps = files[1].gaps(aggregates)
+    kpis = _kpi_values(metrics, aggregates, gaps)
     history = EarlierRuns()
     if earlier:
         before_it = [_measure_file(path, metrics, reader) for path in earlier]
@@ -299,15 +311,20 @@ def pair_files(
             warn(_warn_of_earlier(len(earlier), used))
     return RunPair(
         baseline=before, candidate=after, kpis=kpis, judged=judged, about=about,
-        measured_runs=history.measured, run_sd=run_sd, over_runs=history.scans,
+        measured_runs=history.measured, run_sd=run_sd, over_runs=history.scans, gaps=gaps,
     )  # fmt: skip
 
 
-def _kpi_values(metrics: OfflineMetrics, aggregates: Mapping[str, Aggregate]) -> list[KpiValue]:
+def _kpi_values(
+    metrics: OfflineMetrics,
+    aggregates: Mapping[str, Aggregate],
+    gaps: Mapping[str, MetricGap],
+) -> list[KpiValue]:
     return evaluate_kpis(
         metrics.kpis,
         lambda key, name: aggregates[column_of(key)].statistic(name),
         measured_texts(metrics.refs, aggregates),
+        {column: gap.describe() for column, gap in gaps.items()},
     )
 
 
@@ -321,7 +338,7 @@ def _measure_earlier(files: Sequence[_MeasuredFile], metrics: OfflineMetrics) ->
     runs = []
     for file in files:
         aggregates = file.with_run_values(file.all_columns().aggregates())
-        kpis = _kpi_values(metrics, aggregates)
+        kpis = _kpi_values(metrics, aggregates, file.gaps(aggregates))
         comparison = RunComparison(plan=file.side.plan, kpis=kpis, baseline=None)
         values = {kpi.kpi.id: kpi.value for kpi in kpis if kpi.value is not None}
         # A value without a level has no variation either: it is assumed, as without history.
@@ -497,6 +514,7 @@ def _plan(path: ResultSource, metrics: OfflineMetrics) -> RunPlan:
                 options=dict(ref.options),
                 column=provider_for(ref).spec.key,
                 version=provider_for(ref).spec.version,
+                is_added=ref.key == ERROR_RATE and metrics.has_guard,
             )
             for ref in metrics.refs
         ),

@@ -14,11 +14,12 @@ from mosaico.alerts.rules import AlertEventState
 from mosaico.alerts.service import record_decisions
 from mosaico.comparison.acceptance import hold_back
 from mosaico.comparison.run_verdict_text import NOT_COMPARABLE, say_same_answers
+from mosaico.kpis.evaluate import KpiValue
 from mosaico.kpis.models import KpiHistory
 from mosaico.kpis.verdict_types import BaselineSelection, RunVerdict
 from mosaico.run_store import rules
 from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate
-from mosaico.run_store.rules import RunStatus
+from mosaico.run_store.rules import RunStatus, Validity
 from mosaico.run_store.run_result import RunResult
 from mosaico.run_store.run_series import kpi_series, metric_series, store_points
 from mosaico.runs.leases import RunLease, lock_leased_run
@@ -125,6 +126,11 @@ def _metric_rows(result: RunResult) -> Iterator[dict[str, object]]:
         }
 
 
+def _kpi_validity(result: RunResult, value: KpiValue) -> Validity:
+    """A KPI of a valid run is invalid alone if one of its metrics has too few values."""
+    return Validity.INVALID if value.is_incomplete else result.validity.validity
+
+
 def _kpi_rows(result: RunResult, now: datetime) -> Iterator[KpiHistory]:
     for value in result.kpis:
         kpi = value.kpi
@@ -143,7 +149,7 @@ def _kpi_rows(result: RunResult, now: datetime) -> Iterator[KpiHistory]:
             unit=kpi.unit,
             direction=kpi.direction,
             within_thresholds=value.within_thresholds,
-            validity=result.validity.validity,
+            validity=_kpi_validity(result, value),
             gate=kpi.gate,
             coverage=result.kpi_coverage(kpi),
             missing=result.kpi_missing(kpi),

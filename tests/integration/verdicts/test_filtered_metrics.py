@@ -99,8 +99,8 @@ def test_filtered_metric__rescored_run_reuses_its_values(
     rescored = service.post(f"/benchmark-runs/{second['id']}/rescore", {})
     service.work()
     run = service.get(f"/benchmark-runs/{rescored['id']}")
-    # All traces, and those of each of the two categories.
-    assert (run["status"], run["metricsReused"]) == ("COMPLETED", 40 + 20 + 20)
+    # All traces, those of each of the two categories, and the failures of all.
+    assert (run["status"], run["metricsReused"]) == ("COMPLETED", 40 + 20 + 20 + 40)
 
 
 def test_filtered_metric__mistakes_are_refused_at_the_benchmark(service: Service) -> None:

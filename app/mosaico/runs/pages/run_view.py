@@ -41,7 +41,7 @@ from mosaico.run_store.kpi_trend import (
     trend_points,
 )
 from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate
-from mosaico.run_store.queries import get_run, list_run_metrics
+from mosaico.run_store.queries import get_run, list_shown_metrics
 from mosaico.run_store.rules import MAX_RETRIES, RETRYABLE, RunStatus, Validity
 from mosaico.run_store.run_errors import list_run_errors
 from mosaico.runs.llm_cache import list_llm_usage
@@ -115,7 +115,7 @@ def load_run_page(
             select(BenchmarkRun.id).where(BenchmarkRun.retry_of == run.id).limit(1)
         ),
         "kpis": _kpi_rows(kpis),
-        "metrics": _metric_rows(list_run_metrics(session, run.seq)),
+        "metrics": _metric_rows(list_shown_metrics(session, run)),
         **_alerts(session, run.id, res),
         **_evaluations(session, run.seq),
         "errors": [] if run.purged_at else _errors(session, run),
