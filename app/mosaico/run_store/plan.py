@@ -156,6 +156,13 @@ class RunPlan(_Frozen):
         return any(map(is_score_column, self.columns))
 
     @property
+    def score_names(self) -> tuple[str, ...]:
+        """The names of the scores that metrics read, each once."""
+        names = (metric.options.get("name") for metric in self.metrics)
+        scores = zip(names, self.columns, strict=True)
+        return tuple(dict.fromkeys(str(name) for name, column in scores if is_score_column(column)))
+
+    @property
     def is_sample(self) -> bool:
         """Return whether the items of the run are a sample that no other run shares."""
         return self.production is not None and not self.production.is_paired

@@ -100,6 +100,7 @@ def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
         production=plan.production,
         expect_items=plan.expect_items,
         settle_for=plan.settle_for,
+        score_names=plan.score_names,
         input_path=plan.input_path,
         output_path=plan.output_path,
         expected_path=plan.expected_path,

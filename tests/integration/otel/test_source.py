@@ -126,6 +126,10 @@ def test_otel_run__newest_run_is_read_after_it_has_ended(service_resources: Reso
         ({"expect_items": 2}, 7),
         ({"expect_items": 2, "settle_for": "2m"}, 19),
         ({"expect_items": "any"}, 1),
+        # Answers without the scores that metrics use, and with them.
+        ({"score_names": ("tone",)}, 19),
+        ({"score_names": ("tone",), "settle_for": "1m"}, 7),
+        ({"expect_items": 2, "score_names": ("tone",)}, 19),
         # Longer than any other wait.
         ({"expect_items": 2, "settle_for": "16m"}, 187),
     ],

@@ -152,7 +152,7 @@ def _stages(run: BenchmarkRun) -> list[RunStage]:
         RunStage("Created", "", waits, run.created_at),
         RunStage("Started", "" if run.started_at else "waits for a worker",
                  "done" if run.started_at else "", run.started_at),
-        RunStage("Collected", f"{collected:,} traces" if collected else "",
+        RunStage("Collected", _collected_text(run, collected),
                  "done" if is_done or is_collected else "now" if is_running else ""),
         RunStage("Scored", f"{run.metrics_computed + run.metrics_reused:,} values"
                  if run.traces_processed else "",
@@ -160,6 +160,12 @@ def _stages(run: BenchmarkRun) -> list[RunStage]:
         RunStage(status.capitalize() if status.is_final else "Completed", took,
                  "done" if is_done else "bad" if status is RunStatus.FAILED else "", run.completed_at),
     ]  # fmt: skip
+
+
+def _collected_text(run: BenchmarkRun, collected: int) -> str:
+    if run.waiting_for and run.status == RunStatus.RUNNING:
+        return f"waits for {run.waiting_for}"
+    return f"{collected:,} traces" if collected else ""
 
 
 def _kpi_rows(kpis: Sequence[KpiHistory]) -> list[dict[str, Any]]:
