@@ -22,6 +22,7 @@ from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate
 from mosaico.run_store.rules import RunStatus, Validity
 from mosaico.run_store.run_result import RunResult
 from mosaico.run_store.run_series import kpi_series, metric_series, store_points
+from mosaico.runs.late_scores import describe_arrived_scores
 from mosaico.runs.leases import RunLease, lock_leased_run
 from mosaico.runs.run_data import settle_place
 from mosaico.runs.service import end_run
@@ -49,7 +50,7 @@ def finish_run(
     run.validity, run.validity_reasons = validity.validity, list(validity.reasons)
     run.metric_warning = result.metric_warning
     run.coverage, run.error_share = validity.coverage, validity.error_share
-    run.verdict = _run_verdict(result, now)
+    run.verdict = _run_verdict(result, now, describe_arrived_scores(session, run, result))
     hold_back(session, run, result.verdicts.run)
     result = _with_steps(result, record_decisions(session, result, decisions, now))
     _store_metrics(session, result)
@@ -61,9 +62,11 @@ def finish_run(
     end_run(session, run, RunStatus.COMPLETED, now)
 
 
-def _run_verdict(result: RunResult, now: datetime) -> RunVerdict:
-    """The verdict of a run, which first says when its data are not new."""
+def _run_verdict(result: RunResult, now: datetime, arrived: str | None) -> RunVerdict:
+    """The verdict of a run, which first says when its data are not new, or what of them `arrived` since."""
     verdict, same_data = result.verdicts.run, result.place.same_data
+    if arrived is not None:
+        return verdict.model_copy(update={"explanation": f"{arrived} {verdict.explanation}"})
     if same_data is None or same_data.completed_at is None or result.place.is_rescored:
         return verdict
     return say_same_answers(verdict, same_data.completed_at, now)

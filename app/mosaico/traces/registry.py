@@ -190,7 +190,7 @@ class SourceSpec:
     `runs_models`: the source produces its traces
     with the models that the benchmark configures in `harness`. `reads_production`: the source reads
     `TraceQuery.production`, `maps_fields`: it applies the paths of the query. `list_items` yields the items of the query's dataset, for an agent that is
-    run over them.
+    run over them. `has_late_scores`: evaluators may add scores to a run of the source after it was read.
     """
 
     open: Callable[[Resources], TraceSource]
@@ -204,6 +204,7 @@ class SourceSpec:
     reads_production: bool = False
     maps_fields: bool = False
     list_items: Callable[[Resources, TraceQuery], Iterator[DatasetItem]] | None = None
+    has_late_scores: bool = False
 
 
 TRACE_SOURCES: Final[Registry[SourceSpec]] = Registry(

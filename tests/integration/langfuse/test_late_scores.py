@@ -10,6 +10,9 @@ import pytest
 from mosaico.core.http.throttle import CancelToken
 from tests.integration.langfuse.collection import FAST_POLICY, collect_all, read_pages
 from tests.support.langfuse import FakeLangfuse, ScorePlan
+from tests.support.langfuse.source_benchmarks import agent
+from tests.support.service import Service
+from tests.support.stored import DatabaseReader
 
 TONE = ("tone",)
 
@@ -97,3 +100,53 @@ def test_waiting__is_shown(langfuse: FakeLangfuse, monkeypatch: pytest.MonkeyPat
     waiting = {page.waiting_for for page in pages}
     assert "scores of evaluators: 20 of 30 answers have tone" in waiting
     assert pages[-1].waiting_for is None
+
+
+class Scored:
+    """The items that have a score now."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int) and number < self.count
+
+
+def make_due(service: Service) -> None:
+    DatabaseReader(service.resources.db.url).execute(
+        "UPDATE procrastinate_jobs SET scheduled_at = NULL WHERE status = 'todo'"
+    )
+    service.work()
+
+
+def test_scores_that_arrive_later__are_judged_by_a_new_run_of_the_same_night(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
+    scored = Scored(20)
+    langfuse.experiment(items=30, scores=[ScorePlan(name="tone", value=0.5, items=scored)])
+    agent(service, langfuse)
+    service.create_benchmark(
+        source="langfuse",
+        datasetRef="support",
+        metrics=[{"key": "SCORE", "options": {"name": "tone", "better": "higher"}}],
+        measures=[{"name": "tone", "formula": 'SCORE["tone"]'}],
+    )
+    first = service.complete_run()
+    assert (first["validity"], "scores for 20 of 30" in first["validityReasons"][0]) == (
+        "INVALID",
+        True,
+    )
+    # Nothing has arrived, and no run is started.
+    make_due(service)
+    assert len(service.get("/benchmark-runs")["items"]) == 1
+    scored.count = 30
+    make_due(service)
+    second, _ = service.get("/benchmark-runs")["items"]
+    assert (second["validity"], second["hasNewData"]) == ("VALID", True)
+    assert second["sameSourceAs"] == first["id"]
+    assert 'SCORE["tone"] 20 → 30' in second["verdict"]["explanation"]
+    assert first["id"] in second["verdict"]["explanation"]
+    # The later checks find the same data.
+    for _ in range(3):
+        make_due(service)
+    assert len(service.get("/benchmark-runs")["items"]) == 2

@@ -356,5 +356,6 @@ TRACE_SOURCES.register(
         open=lambda resources: OtelSource(resources=resources),
         list_runs=list_runs,
         reads_production=True,
+        has_late_scores=True,
     ),
 )
