@@ -97,12 +97,13 @@ def test_run__counts_every_trace_outcome(service: Service) -> None:
             "url": "https://x.y/1",
         }.items()
     )
-    # The last two are measured only because a formula names them.
+    # Two are measured only because a formula names them, and the failures are in every run.
     assert list(rows["t-1"]["values"]) == [
         "ROUGE",
         'SCORE["Tone"]',
         'SCORE["Nobody"]',
         "ACCURACY",
+        "ERROR_RATE",
     ]
     assert rows["t-2"]["outcome"] == "agent_error"
     assert (rows["t-2"]["error"], rows["t-7"]["output"], rows["t-8"]["output"]) == (
@@ -152,7 +153,7 @@ def test_run__counts_every_trace_outcome(service: Service) -> None:
         "JUDGE_ERROR": 1,
     }
     # Four values of ROUGE, four of ACCURACY, two of Tone.
-    assert run["metricsComputed"] == 10
+    assert run["metricsComputed"] == 10 + 6
 
     kpis = by_kpi(service, run)
     assert {name: kpi["value"] for name, kpi in kpis.items()} == {
@@ -243,7 +244,7 @@ def test_run_results__long_and_unusual_texts_are_returned_unchanged(service: Ser
     assert (run["status"], run["validity"]) == ("COMPLETED", "VALID")
     rows = by_trace(service, run)
     assert [row["output"] for row in rows.values()] == texts
-    assert rows["t-4"]["values"] == {"ROUGE": 1.0, "ACCURACY": 1.0}
+    assert rows["t-4"]["values"] == {"ROUGE": 1.0, "ACCURACY": 1.0, "ERROR_RATE": 0.0}
 
 
 def test_run_results__a_page_of_long_texts_is_shortened(
@@ -270,7 +271,7 @@ def test_run_results__pages_follow_the_order_of_the_source_across_shards(
     outputs = ["right" if number % 3 else "wrong" for number in range(1203)]
     service.upload([pair(n, expected="right", output=out) for n, out in enumerate(outputs)])
     run = service.complete_run()
-    assert (run["tracesProcessed"], run["metricsComputed"]) == (1203, 1203)
+    assert (run["tracesProcessed"], run["metricsComputed"]) == (1203, 2 * 1203)
     rows = service.list_items(f"{RUNS}/{run['id']}/results", limit=200)
     assert [row["traceId"] for row in rows] == [f"t-{number}" for number in range(1203)]
     assert [row["values"]["ACCURACY"] for row in rows] == [float(out == "right") for out in outputs]
