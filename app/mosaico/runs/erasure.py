@@ -30,13 +30,15 @@ class ErasureSubject:
     def in_traces(self) -> ColumnElement[bool]:
         if self.item_id is not None:
             return CollectedTrace.item_id == self.item_id
-        return CollectedTrace.attributes[USER].astext == self.user_id
+        user: ColumnElement[str] = CollectedTrace.attributes[USER].astext
+        return user == self.user_id
 
     @property
     def in_spans(self) -> ColumnElement[bool]:
         if self.item_id is not None:
             return OtelSpan.item_id == self.item_id
-        return OtelSpan.facts[USER].astext == self.user_id
+        user: ColumnElement[str] = OtelSpan.facts[USER].astext
+        return user == self.user_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Failed answers count in every verdict: in files, in Python and in stored runs."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ import mosaico
 from mosaico.cli import cli
 from tests.support.service import JSON
 
+FileGate = Callable[..., tuple[int, JSON]]
 ITEMS: Final = 60
 FAILED: Final = 40
 NAME: Final = "quality"
@@ -45,7 +47,7 @@ def run(*words: str | Path) -> tuple[int, JSON]:
 
 
 @pytest.fixture
-def gate(tmp_path: Path):  # noqa: ANN201 - a function
+def gate(tmp_path: Path) -> FileGate:
     def decide(before: list[JSON], after: list[JSON], *options: str) -> tuple[int, JSON]:
         files = write(tmp_path / "before.jsonl", before), write(tmp_path / "after.jsonl", after)
         return run("gate", "--baseline", files[0], "--run", files[1], *options)
@@ -56,7 +58,7 @@ def gate(tmp_path: Path):  # noqa: ANN201 - a function
 KPI: Final = ("--kpi", f"quality={COLUMN} higher")
 
 
-def test_recorded_score_of_a_failed_answer__counts(gate) -> None:  # noqa: ANN001
+def test_recorded_score_of_a_failed_answer__counts(gate: FileGate) -> None:
     code, gated = gate(night(), night(FAILED, recorded=0.0), *KPI)
     [check] = [check for check in gated["checks"] if check["name"] == "quality"]
     assert (code, check["outcome"]) == (1, "REGRESSION")
@@ -65,7 +67,9 @@ def test_recorded_score_of_a_failed_answer__counts(gate) -> None:  # noqa: ANN00
 
 
 @pytest.mark.parametrize("options", [KPI, ("--better", f"{NAME}=higher")])
-def test_failed_answers_without_a_known_range__are_invalid(gate, options) -> None:  # noqa: ANN001
+def test_failed_answers_without_a_known_range__are_invalid(
+    gate: FileGate, options: tuple[str, ...]
+) -> None:
     code, gated = gate(night(), night(FAILED), *options)
     # The rise of failures is a check of its own, and it is proved.
     assert (code, gated["outcome"]) == (1, "REGRESSION")
@@ -78,21 +82,21 @@ def test_failed_answers_without_a_known_range__are_invalid(gate, options) -> Non
     assert "--range" in invalid["explanation"]
 
 
-def test_failed_answers_with_a_known_range__are_its_worst_value(gate) -> None:  # noqa: ANN001
+def test_failed_answers_with_a_known_range__are_its_worst_value(gate: FileGate) -> None:
     code, gated = gate(night(), night(FAILED), *KPI, "--range", f"{NAME}=0..1")
     [check] = [check for check in gated["checks"] if check["name"] == "quality"]
     assert (code, check["outcome"]) == (1, "REGRESSION")
     assert check["value"] == pytest.approx(0.7 * 20 / 60)
 
 
-def test_name_of_a_share__has_the_worst_value_0(gate) -> None:  # noqa: ANN001
+def test_name_of_a_share__has_the_worst_value_0(gate: FileGate) -> None:
     name = "answer accuracy"
     code, gated = gate(night(name=name), night(FAILED, name=name), "--metrics", f'SCORE["{name}"]')
     assert code == 1
     assert gated["checks"][0]["value"] == pytest.approx(0.7 * 20 / 60)
 
 
-def test_equal_failures_of_both_runs__do_not_pass_a_score_of_unknown_range(gate) -> None:  # noqa: ANN001
+def test_equal_failures_of_both_runs__do_not_pass_a_score_of_unknown_range(gate: FileGate) -> None:
     code, gated = gate(night(FAILED), night(FAILED), *KPI)
     assert (code, gated["outcome"]) == (3, "INVALID")
 
@@ -110,7 +114,7 @@ def test_python__says_what_to_set() -> None:
 
 
 @pytest.mark.parametrize("scored", [2, 20])
-def test_scores_of_few_items_in_both_runs__are_invalid(gate, scored: int) -> None:  # noqa: ANN001
+def test_scores_of_few_items_in_both_runs__are_invalid(gate: FileGate, scored: int) -> None:
     code, gated = gate(night(scored=scored), night(scored=scored), *KPI)
     assert (code, gated["outcome"]) == (3, "INVALID")
     assert f"scores for {scored} of 60 items" in gated["reason"]

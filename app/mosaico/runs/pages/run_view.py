@@ -162,7 +162,7 @@ def _stages(run: BenchmarkRun) -> list[RunStage]:
     ]  # fmt: skip
 
 
-def _collected_text(run: BenchmarkRun, collected: int) -> str:
+def _collected_text(run: BenchmarkRun, collected: int | None) -> str:
     if run.waiting_for and run.status == RunStatus.RUNNING:
         return f"waits for {run.waiting_for}"
     return f"{collected:,} traces" if collected else ""
