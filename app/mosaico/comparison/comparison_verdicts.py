@@ -76,6 +76,8 @@ def render_compared(
     run = render_run(
         _deciding_verdicts(result.deciders, metrics, kpis),
         noun="KPI" if kpis else "metric",
+        # Beside the KPIs, and no one of them.
+        guard=_worse_guard(result.deciders, metrics) if kpis else None,
         is_measured=result.deciders.by is not DecidedBy.NOTHING,
         is_file=_is_file(comparison),
         baseline=_baseline_runs(comparison),
@@ -123,6 +125,10 @@ def render_not_compared(
         failures=_failure_reasons(comparison, failures),
     )
 
+    if comparison.kpis and all(value.is_incomplete for value in comparison.kpis):
+        # The next complete run could not be compared with it.
+        run = run.model_copy(update={"incomplete": tuple(comparison.gaps)})
+
     def value_verdict(key: SubjectKey, name: str) -> ValueVerdict:
         failure = failures.by_key.get(key)
         more = f"; {describe_failure(name, failure)}" if failure else ""
@@ -145,12 +151,17 @@ def _deciding_verdicts(
     kpis: Mapping[str, ValueVerdict],
 ) -> list[ValueVerdict]:
     """The verdicts that are that of the run: of its KPIs, otherwise of the metrics that decide."""
-    guard = metrics.get(deciders.guard or "")
-    is_worse = guard is not None and guard.verdict is Verdict.REGRESSED
     if kpis:
-        return [*kpis.values(), *([guard] if guard and is_worse else [])]
+        return list(kpis.values())
+    is_worse = _worse_guard(deciders, metrics) is not None
     names = deciders.checked if is_worse else deciders.names
     return [metrics[name] for name in names if name in metrics]
+
+
+def _worse_guard(deciders: Deciders, metrics: Mapping[str, ValueVerdict]) -> ValueVerdict | None:
+    """The verdict of the metric of failed answers if more answers failed."""
+    guard = metrics.get(deciders.guard or "")
+    return guard if guard is not None and guard.verdict is Verdict.REGRESSED else None
 
 
 def _failure_reasons(comparison: RunComparison, failures: ValueFailures) -> list[str]:

@@ -68,6 +68,9 @@ def test_crashes__of_a_score_without_a_range_regress_and_page_as_failures(
     assert "40 of 60 answers failed" in kpi["undefinedReason"]
     assert '"range": "0..1"' in kpi["undefinedReason"]
     assert states(service) == {"errors": "FIRING", "quality": "NO_DATA"}
+    # What regressed is named, and is no KPI.
+    assert "ERROR_RATE rose from 0.000 to 0.667" in crashed["verdict"]["explanation"]
+    assert "1 of 1 KPI cannot be compared" in crashed["verdict"]["explanation"]
     # The failures are a metric of every run.
     metrics = service.get(f"/benchmark-runs/{crashed['id']}/metrics")["items"]
     assert {row["metric"]: row["mean"] for row in metrics}["ERROR_RATE"] == pytest.approx(2 / 3)
@@ -140,3 +143,13 @@ def test_lower_min_coverage__allows_scores_of_few_items(service: Service, judge:
     judge(night(scored=20))
     run = judge(night(scored=20))
     assert (run["validity"], run["verdict"]["verdict"]) == ("VALID", "NO_EVIDENCE")
+
+
+def test_first_run__of_which_nothing_is_measured_is_no_baseline(
+    service: Service, judge: Judge
+) -> None:
+    service.create_benchmark(metrics=METRICS, measures=[KPI])
+    first = judge(night(FAILED))
+    assert (first["validity"], first["baselineHold"]) == ("VALID", "INCOMPLETE")
+    assert judge(night())["verdict"]["baseline"] is None
+    assert judge(night())["verdict"]["verdict"] == "NO_EVIDENCE"
