@@ -13,6 +13,7 @@ from mosaico.core.db import Database
 from mosaico.metrics.types import MetricNote
 from mosaico.run_store.models import BenchmarkRun, TraceResult
 from mosaico.traces.models import CollectedTrace, Collection, OtelSpan, TraceTranscript
+from mosaico.traces.otel.service import TRACES_PER_BATCH
 
 # The attribute of a trace that says when its texts were erased.
 ERASED: Final = "erased"
@@ -80,11 +81,11 @@ def _in_batches(db: Database, change: Callable[[Session], int]) -> int:
 
 def _delete_spans(session: Session, subject: ErasureSubject) -> int:
     """Delete spans of the traces with a span of the subject: texts are on all spans of a trace."""
-    trace_id = session.scalar(select(OtelSpan.trace_id).where(subject.in_spans).limit(1))
-    if trace_id is None:
+    named = select(OtelSpan.trace_id).where(subject.in_spans).distinct().limit(TRACES_PER_BATCH)
+    trace_ids = list(session.scalars(named))
+    if not trace_ids:
         return 0
-    # Of one trace at a time: an exporter limits its spans.
-    deleted = delete(OtelSpan).where(OtelSpan.trace_id == trace_id).returning(OtelSpan.span_id)
+    deleted = delete(OtelSpan).where(OtelSpan.trace_id.in_(trace_ids)).returning(OtelSpan.span_id)
     return len(session.scalars(deleted).all())
 
 
