@@ -14,7 +14,7 @@ from mosaico.metrics.unread_texts import measured_texts, warn_of_unread
 from mosaico.run_store import queries
 from mosaico.run_store.plan import PlannedJudgeCalibration
 from mosaico.run_store.queries import ScoredTrace
-from mosaico.run_store.rules import add_reason, assess_validity, judge_error_reason
+from mosaico.run_store.rules import Validity, add_reason, assess_validity, judge_error_reason
 from mosaico.run_store.run_result import RunResult
 from mosaico.runs.collection import count_absent_traces
 from mosaico.runs.leases import RunLease
@@ -63,7 +63,9 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
         max_error_share=plan.max_error_share,
         absence=absent.reason,
     )
-    validity = add_reason(validity, unmeasured_deciders(plan, kpis, aggregates, gaps))
+    # An invalid run says why: texts that are missing are missing in each metric.
+    if validity.validity is Validity.VALID:
+        validity = add_reason(validity, unmeasured_deciders(plan, kpis, aggregates, gaps))
     validity = add_reason(validity, check_judge(job, lease))
     verdicts, points = compare_with_baseline(
         job,
