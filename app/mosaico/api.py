@@ -45,6 +45,7 @@ from mosaico.reporting.pages import router as trend_page
 from mosaico.reporting.router import history_router as kpi_files
 from mosaico.reporting.router import router as run_pictures
 from mosaico.reporting.router import runs_table_router as run_table
+from mosaico.runs.erasure_router import router as text_erasure
 from mosaico.runs.pages.comparison import router as comparison_page
 from mosaico.runs.pages.estimate import router as estimate_page
 from mosaico.runs.pages.runs import router as run_pages
@@ -91,6 +92,7 @@ ROUTERS: tuple[Router, ...] = (
     kpis,
     kpi_files,
     local_datasets,
+    text_erasure,
     webhooks,
     webhook_secrets,
     langfuse_secrets,

@@ -8,7 +8,7 @@ from tests.architecture.test_code_rules import ROOT
 
 # They print the address in a function that they call, or what they were about is gone.
 WITHOUT_AN_ADDRESS = {
-    "add_delete", "demo", "start_run", "_start_from",
+    "add_delete", "demo", "purge_texts", "start_run", "_start_from",
     # They only read what another part of the command needs.
     "_upload_name", "load_items",
 }  # fmt: skip

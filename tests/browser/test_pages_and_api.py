@@ -93,6 +93,7 @@ OF_PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
         "listRunLlmUsage": "the page of a run that has called a model links to it; none of the month has",
         **dict.fromkeys(("listKpis", "getKpi"), "the benchmark has its KPIs"),
         **dict.fromkeys(("listNotifications", "getNotification"), "the inbox has the messages"),
+        "purgeTexts": "it cannot be undone: `mosaico datasets purge` asks first",
         "getSilence": "the list of silences has the whole of each",
         "listLangfuseSecrets": "the page of the events has them, for admins",
     }

@@ -60,6 +60,8 @@ LIMITED: Final[Mapping[str, str]] = {
     "mosaico.notifications.endpoints.ensure_endpoints": "mosaico.alerts.schemas.MAX_RECIPIENTS",
     "mosaico.notifications.inbox._mark_some_read": "mosaico.notifications.inbox.READ_BATCH",
     "mosaico.notifications.inbox.delete_old_notifications": "mosaico.notifications.inbox.PURGE_BATCH",
+    "mosaico.runs.erasure._delete_spans": "mosaico.traces.otel.service.TRACES_PER_BATCH",
+    "mosaico.runs.erasure._erase_traces": _BATCH,
     "mosaico.runs.finish._store_metrics": "mosaico.benchmarks.schemas.MAX_METRICS",
     "mosaico.runs.finish.finish_run": "mosaico.benchmarks.schemas.MAX_KPIS",
     "mosaico.runs.llm_cache.evict_expired_answers": _BATCH,

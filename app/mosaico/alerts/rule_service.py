@@ -27,7 +27,7 @@ from mosaico.core.row_counts import count_selected
 from mosaico.core.schemas import all_fields, given_fields
 from mosaico.formula import compile_formula, read_reference
 from mosaico.metrics.registry import column_of, provider_for
-from mosaico.metrics.types import Direction
+from mosaico.metrics.types import ERROR_RATE, Direction
 from mosaico.notifications.endpoints import decrypt_recipient, ensure_endpoints
 from mosaico.notifications.models import Endpoint
 from mosaico.notifications.queries import get_endpoints_in_order
@@ -252,8 +252,8 @@ def _kpi_errors(
 
 
 def _measured_columns(session: Session, benchmark: Benchmark) -> set[str]:
-    """The metrics of a benchmark and those that only its KPIs use."""
-    columns = {provider_for(metric.ref).spec.key for metric in benchmark.metrics}
+    """The metrics of a benchmark, those that only its KPIs use, and that of failed answers."""
+    columns = {ERROR_RATE, *(provider_for(metric.ref).spec.key for metric in benchmark.metrics)}
     for kpi in get_kpis(session, benchmark.id):
         columns |= {column_of(ref.key) for ref in compile_formula(kpi.formula).references}
     return columns

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from mosaico.comparison.change_text import format_amount
-from mosaico.comparison.deciders import REASONS, DecidedBy, describe_direction, is_score
+from mosaico.comparison.deciders import REASONS, DecidedBy, describe_direction
 from mosaico.comparison.schemas import Comparison
 from mosaico.core.text import shorten
 from mosaico.kpis.verdict_types import ValueVerdict
+from mosaico.metrics.metric_gaps import is_judgement
 from mosaico.metrics.registry import provider_for
 from mosaico.metrics.types import MetricRef
 from mosaico.statistics.verdict_rules import Side, Verdict
@@ -97,5 +98,5 @@ def _describe_scores(comparison: Comparison, refs: Iterable[MetricRef]) -> Itera
     compared = {row.metric for row in comparison.metrics}
     for ref in refs:
         spec = provider_for(ref).spec
-        if spec.key in compared and is_score(spec.key):
+        if spec.key in compared and is_judgement(spec.key):
             yield f"{display_name(spec.key)} ({describe_direction(ref, spec)})"

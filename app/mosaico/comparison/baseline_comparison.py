@@ -23,12 +23,13 @@ from mosaico.jobs.process_pool import CallLost
 from mosaico.kpis.evaluate import KpiValue
 from mosaico.kpis.verdict_types import RunVerdicts, SubjectKey, ValueFailure
 from mosaico.metrics.engine import failure_of_lost_call
+from mosaico.metrics.metric_gaps import MetricGap
 from mosaico.metrics.registry import column_of
 from mosaico.metrics.types import MetricRef
 from mosaico.run_store.plan import RunPlan
 from mosaico.run_store.queries import get_run
 from mosaico.run_store.rules import Validity, ValidityVerdict
-from mosaico.run_store.run_series import RunPoints
+from mosaico.run_store.run_series import RunPoints, metric_series
 from mosaico.statistics.verdict_rules import Verdict
 from mosaico.traces.types import Trace
 
@@ -63,10 +64,12 @@ def compare_with_baseline(
     plan: RunPlan,
     kpis: Sequence[KpiValue],
     validity: ValidityVerdict,
+    gaps: Mapping[str, MetricGap],
     has_new_data: bool = True,
     may_wait: bool = False,
 ) -> ComparedRunResult:
-    """The verdicts, intervals and item values of a run whose traces are all measured.
+    """The verdicts, intervals and item values of a run whose traces are all measured; `gaps` are the metrics that it has
+    too few values of.
 
     Reads the items of the run and of its baseline, and computes in a child process. When that
     fails, the run has no verdict but is still stored: its values are correct.
@@ -78,6 +81,7 @@ def compare_with_baseline(
         run_id,
         plan,
         kpis,
+        gaps,
         is_valid=validity.validity is Validity.VALID,
         has_new_data=has_new_data,
     )
@@ -105,7 +109,16 @@ def compare_with_baseline(
     else:
         verdicts = _with_equal(render_compared(comparison, result, pairing), spec)
     log_failures(run_id, verdicts.failures)
-    return ComparedRunResult(verdicts, points if validity.validity is Validity.VALID else None)
+    if validity.validity is not Validity.VALID:
+        return ComparedRunResult(verdicts)
+    return ComparedRunResult(verdicts, _without_gaps(points, gaps))
+
+
+def _without_gaps(points: RunPoints, gaps: Mapping[str, MetricGap]) -> RunPoints:
+    """The points without those of metrics with too few values, which would tell nothing of the agent."""
+    unmeasured = set(map(metric_series, gaps))
+    series = {name: point for name, point in points.series.items() if name not in unmeasured}
+    return replace(points, series=series)
 
 
 def _plan_comparison(
@@ -113,6 +126,7 @@ def _plan_comparison(
     run_id: str,
     plan: RunPlan,
     kpis: Sequence[KpiValue],
+    gaps: Mapping[str, MetricGap],
     *,
     is_valid: bool,
     has_new_data: bool,
@@ -124,7 +138,7 @@ def _plan_comparison(
         ruler = find_ruler_changes(session, run, baseline, plan) if has_new_data else ()
         measured = read_measured_runs(session, run.seq) if baseline else {}
     return RunComparison(
-        plan=plan, kpis=kpis, baseline=baseline, ruler=ruler, measured_runs=measured
+        plan=plan, kpis=kpis, baseline=baseline, ruler=ruler, measured_runs=measured, gaps=gaps
     )
 
 

@@ -109,6 +109,7 @@ def _category_values(
             for metric in spec.metrics
             # A filtered metric is one of its own category only, where it equals the metric.
             if not split_filter(metric.column).tags
+            and metric.column not in comparison.plan.added_columns
             for interval in [result.metric_intervals.get(metric.column)]
         ],
         kpis=[
@@ -212,7 +213,7 @@ def _category_comparison(
             MetricComparison(metric=column, verdict=verdicts.metrics[column])
             for column in verdicts.metrics
             if column in changes.result.metrics or (column, None) in verdicts.failures
-            if not split_filter(column).tags
+            if not split_filter(column).tags and column not in comparison.plan.added_columns
         ],
     )
 

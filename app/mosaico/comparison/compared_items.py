@@ -199,11 +199,12 @@ def _read_means(
 ) -> dict[tuple[str, str], float | None]:
     """The mean of each metric by item and metric."""
     names = run.metric_keys or []
+    added = run.plan.added_columns if run.plan else frozenset()
     parameters = {"run": run.seq, "collection": run.collection_id, "items": list(items)}
     return {
         (row.item_id, names[row.number - 1]): row.mean
         for row in session.execute(_MEANS, parameters)
-        if row.number <= len(names)
+        if row.number <= len(names) and (row.mean or names[row.number - 1] not in added)
     }
 
 

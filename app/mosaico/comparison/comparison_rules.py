@@ -28,6 +28,7 @@ from mosaico.items.formulas.properties import Line, ValueRange, line_of
 from mosaico.items.matrix import ItemMatrix, ItemPairing
 from mosaico.kpis.evaluate import KpiValue
 from mosaico.metrics.formula_direction import statistic_bounds
+from mosaico.metrics.metric_gaps import MetricGap
 from mosaico.metrics.registry import column_of, provider_for
 from mosaico.metrics.run_value import is_counted, is_run_metric
 from mosaico.metrics.types import Direction, MetricRef, MetricSpec
@@ -64,7 +65,7 @@ class RunComparison:
     `judged` names the KPIs and metrics that are judged together; empty: `select_deciders` selects them. `ruler` says how
     the run is measured differently from the run before it, if it is. `about` is the question that decides, in place of
     the one of the benchmark. `measured_runs` is how much whole runs vary, by series, and `run_sd` what the user states of it,
-    in place of the number of the benchmark.
+    in place of the number of the benchmark. `gaps` are the metrics that the run itself has too few values of.
     """
 
     plan: RunPlan
@@ -75,6 +76,7 @@ class RunComparison:
     about: About | None = None
     measured_runs: Mapping[str, MeasuredRuns] = field(default_factory=dict)
     run_sd: float | None = None
+    gaps: Mapping[str, MetricGap] = field(default_factory=dict)
 
     @property
     def item_columns(self) -> list[str]:
@@ -113,13 +115,14 @@ class RunComparison:
         failures = ValueFailures()
         deciders = self.deciders(pairing)
         lost = self._lost_values(pairing, columns)
+        unmeasured = self.unmeasured(lost).keys()
         metrics = [
             failures.attempt(
                 (metric.column, None),
                 partial(
                     self._metric_spec,
                     metric,
-                    is_comparable=metric.column not in changed.metrics | lost.keys(),
+                    is_comparable=metric.column not in changed.metrics | unmeasured,
                     is_judged=metric.column in deciders.judged,
                 ),
             )
@@ -132,7 +135,9 @@ class RunComparison:
                 partial(
                     self._kpi_spec,
                     value,
-                    is_comparable=not (value.kpi.id in changed.kpis or columns_of(value) & {*lost}),
+                    is_comparable=not (
+                        value.kpi.id in changed.kpis or columns_of(value) & unmeasured
+                    ),
                     is_judged=value.kpi.name in deciders.judged,
                 ),
             )
@@ -163,14 +168,27 @@ class RunComparison:
         per_item = [column for column in columns if column not in self.count_metrics]
         return find_lost_values(pairing, per_item, self.plan.min_coverage)
 
+    def unmeasured(self, lost: Mapping[str, LostValues]) -> dict[str, str]:
+        """The reasons of the metrics, by column, that have values of too few items in one of the runs."""
+        reasons = {column: values.describe(column) for column, values in lost.items()}
+        # A range that is not known comes first: with it there are values.
+        gaps = {
+            column: gap.describe()
+            for column, gap in self.gaps.items()
+            if gap.failed or column not in lost
+        }
+        return reasons | gaps
+
     def deciders(self, pairing: ItemPairing | None) -> Deciders:
         """What decides about the compared items."""
         kpis = default_judged(self.kpis)
-        if self.judged or kpis or pairing is None:
+        if pairing is None:
             return select_deciders((), ExpectedAnswers(), named=list(self.judged), kpis=kpis)
         answers, changed = _expected_answers(pairing), self.differences.metrics
         common = list(self._common_metrics(pairing))
         comparable = [metric for metric in common if metric.spec.key not in changed]
+        if self.judged or kpis:
+            return select_deciders(comparable, answers, named=list(self.judged), kpis=kpis)
         deciders = select_deciders(comparable, answers)
         # A measure of quality that cannot be compared is not the same as none.
         return deciders if deciders.names else select_deciders(common, answers)

@@ -76,6 +76,8 @@ def render_compared(
     run = render_run(
         _deciding_verdicts(result.deciders, metrics, kpis),
         noun="KPI" if kpis else "metric",
+        # Beside the KPIs, and no one of them.
+        guard=_worse_guard(result.deciders, metrics) if kpis else None,
         is_measured=result.deciders.by is not DecidedBy.NOTHING,
         is_file=_is_file(comparison),
         baseline=_baseline_runs(comparison),
@@ -90,21 +92,23 @@ def render_compared(
         differences=changed,
         ruler=comparison.ruler or changed.ruler,
         failures=_failure_reasons(comparison, failures),
-        lost=[
-            f"{column}: {values.describe(column)}" for column, values in result.lost_values.items()
-        ],
+        lost=[f"{column}: {reason}" for column, reason in _unmeasured(comparison, result).items()],
     )
     if run.verdict is Verdict.INVALID:
         run = run.model_copy(update={"incomplete": _incomplete(comparison, result)})
     return _with_results(run, metrics, kpis, replace(result, failures=failures.by_key))
 
 
+def _unmeasured(comparison: RunComparison, result: ComparisonResult) -> dict[str, str]:
+    """The reasons of the metrics with too few values, by column."""
+    return comparison.unmeasured(result.lost_values)
+
+
 def _incomplete(comparison: RunComparison, result: ComparisonResult) -> tuple[str, ...]:
     """The metrics that the run has too few values of."""
     least = comparison.plan.min_coverage
-    return tuple(
-        column for column, values in result.lost_values.items() if values.is_lacking(least)
-    )
+    lacking = [column for column, values in result.lost_values.items() if values.is_lacking(least)]
+    return tuple(dict.fromkeys((*lacking, *comparison.gaps)))
 
 
 def render_not_compared(
@@ -120,6 +124,10 @@ def render_not_compared(
         ruler=comparison.ruler or comparison.differences.ruler,
         failures=_failure_reasons(comparison, failures),
     )
+
+    if comparison.kpis and all(value.is_incomplete for value in comparison.kpis):
+        # The next complete run could not be compared with it.
+        run = run.model_copy(update={"incomplete": tuple(comparison.gaps)})
 
     def value_verdict(key: SubjectKey, name: str) -> ValueVerdict:
         failure = failures.by_key.get(key)
@@ -145,10 +153,15 @@ def _deciding_verdicts(
     """The verdicts that are that of the run: of its KPIs, otherwise of the metrics that decide."""
     if kpis:
         return list(kpis.values())
-    guard = metrics.get(deciders.guard or "")
-    is_worse = guard is not None and guard.verdict is Verdict.REGRESSED
-    names = deciders.judged if is_worse else deciders.names
+    is_worse = _worse_guard(deciders, metrics) is not None
+    names = deciders.checked if is_worse else deciders.names
     return [metrics[name] for name in names if name in metrics]
+
+
+def _worse_guard(deciders: Deciders, metrics: Mapping[str, ValueVerdict]) -> ValueVerdict | None:
+    """The verdict of the metric of failed answers if more answers failed."""
+    guard = metrics.get(deciders.guard or "")
+    return guard if guard is not None and guard.verdict is Verdict.REGRESSED else None
 
 
 def _failure_reasons(comparison: RunComparison, failures: ValueFailures) -> list[str]:
@@ -177,8 +190,8 @@ def _metric_verdict(
         )
     if metric.column in changed.metrics:
         return not_compared(_changed_reason(metric.column, changed), Verdict.INVALID)
-    if (lost := result.lost_values.get(metric.column)) is not None:
-        return not_compared(lost.describe(metric.column), Verdict.INVALID)
+    if (reason := _unmeasured(comparison, result).get(metric.column)) is not None:
+        return not_compared(reason, Verdict.INVALID)
     return not_compared(NOT_PER_ITEM)
 
 
@@ -194,12 +207,14 @@ def _kpi_verdict(
             kpi.name, change, scale, unit=kpi.unit, gate=kpi.gate, limits=limits, remedy=remedy
         )
     if value.value is None:
-        return not_compared(f"it has no value: {value.reason}", has_value=False)
+        verdict = Verdict.INVALID if value.is_incomplete else None
+        return not_compared(f"it has no value: {value.reason}", verdict, has_value=False)
     if kpi.id in changed.kpis:
         is_read = columns_of(value) & changed.read_differently
         return not_compared(KPI_READ_DIFFERENTLY if is_read else CHANGED_KPI, Verdict.INVALID)
-    if lost := sorted(columns_of(value) & result.lost_values.keys()):
-        reasons = (f"{column}: {result.lost_values[column].describe(column)}" for column in lost)
+    unmeasured = _unmeasured(comparison, result)
+    if lost := sorted(columns_of(value) & unmeasured.keys()):
+        reasons = (f"{column}: {unmeasured[column]}" for column in lost)
         return not_compared("; ".join(reasons), Verdict.INVALID)
     return not_compared(NOT_PER_ITEM)
 

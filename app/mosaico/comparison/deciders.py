@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from mosaico.core.errors import Invalid
 from mosaico.metrics.registry import provider_for, ref_of_column
 from mosaico.metrics.score_directions import ScoreDirection, direction_of_score
-from mosaico.metrics.types import WORK_UNITS, Direction, MetricRef, MetricSpec
+from mosaico.metrics.types import ERROR_RATE, WORK_UNITS, Direction, MetricRef, MetricSpec
 from mosaico.statistics.verdict_rules import About, Judgement
 
 # Metrics of an answer beside an expected one; the order decides between equally covered metrics.
@@ -20,9 +20,9 @@ _TEXT_METRICS: Final = (
 SOURCE_METRICS: Final = ("TASK_PASSED", "TASK_SCORE", "LLM_JUDGE")
 _JUDGEMENTS: Final = {"LLM_JUDGE": Judgement.JUDGE, "SCORE": Judgement.SOURCE}
 # They say whether there is an answer, and how it was made, and nothing of its quality.
-_GUARDS: Final = ("STATUS", "ERROR_RATE")
+GUARDS: Final = ("STATUS", ERROR_RATE)
 _NO_QUALITY: Final = frozenset(
-    {*_GUARDS, "ERROR_COUNT", "JSON_VALID", "TOOL_CALL_SUCCESS_RATE", "NATURAL_STOP"}
+    {*GUARDS, "ERROR_COUNT", "JSON_VALID", "TOOL_CALL_SUCCESS_RATE", "NATURAL_STOP"}
 )
 _NO_QUALITY_UNITS: Final = WORK_UNITS | {"errors"}
 # Below this mean over both runs equality says nothing: the answers are longer than the labels.
@@ -66,7 +66,8 @@ REASONS: Final = {
 class Deciders(NamedTuple):
     """The KPIs and metrics that are judged together and decide.
 
-    `guard` is the metric of failed answers: judged together with them, it counts only if it regressed.
+    `guard` is the metric of failed answers, a check of its own: it counts only if it regressed. It is judged together with
+    metrics that were chosen for the user, and alone beside what the user named.
     """
 
     names: tuple[str, ...]
@@ -76,7 +77,14 @@ class Deciders(NamedTuple):
     @property
     def judged(self) -> tuple[str, ...]:
         """The names of all that are judged together."""
-        return self.names if self.guard is None else (*self.names, self.guard)
+        is_named = self.by in (DecidedBy.NAMED, DecidedBy.KPIS)
+        return self.names if self.guard is None or is_named else (*self.names, self.guard)
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """The names of all whose regression counts."""
+        has_guard = self.guard is not None and self.guard not in self.names
+        return (*self.names, self.guard) if self.guard and has_guard else self.names
 
 
 NO_DECIDERS: Final = Deciders((), DecidedBy.NOTHING)
@@ -152,12 +160,13 @@ def select_deciders(
     The choice does not depend on which of the runs is the baseline: a choice by the better value of one run would find
     regressions in unchanged runs, because the best of several values is more often high by chance.
     """
+    guard = _first_of(GUARDS, metrics)
     if named:
-        return Deciders(tuple(named), DecidedBy.NAMED)
+        return Deciders(tuple(named), DecidedBy.NAMED, None if guard in named else guard)
     if kpis:
-        return Deciders(tuple(kpis), DecidedBy.KPIS)
+        return Deciders(tuple(kpis), DecidedBy.KPIS, guard)
     names, by = _by_quality(metrics, answers)
-    return Deciders(names, by, _first_of(_GUARDS, metrics))
+    return Deciders(names, by, guard)
 
 
 def _by_quality(
@@ -190,7 +199,7 @@ def may_decide(
     metrics = [
         CommonMetric(ref=ref, spec=provider_for(ref).spec, items=0, mean=0.0) for ref in refs
     ]
-    guards = [metric.ref for metric in metrics if metric.family in _GUARDS]
+    guards = [metric.ref for metric in metrics if metric.family in GUARDS]
     quality = [metric for metric in metrics if metric.is_quality]
     source = [metric for metric in quality if metric.is_of_source and metric.family != "LLM_JUDGE"]
     if all(any(_score_name(metric.ref) in names for metric in source) for names in scores):
@@ -216,11 +225,6 @@ def _unfit_families(answers: ExpectedAnswers) -> tuple[str, ...]:
 def _score_name(ref: MetricRef) -> str:
     """The name under which a trace has the score of a metric: `TASK_PASSED` is one of its own."""
     return str(dict(ref.options).get("name", ref.key))
-
-
-def is_score(column: str) -> bool:
-    """Return whether a column holds what a source, or a judge, says of an answer."""
-    return column.partition("[")[0].partition("{")[0] in (*SOURCE_METRICS, "SCORE")
 
 
 def judgement_of(column: str) -> Judgement | None:

@@ -44,6 +44,7 @@ from mosaico.items.formulas.properties import ValueRange
 from mosaico.items.matrix import ItemMatrix, ItemPairing, pair_items
 from mosaico.kpis.evaluate import KpiValue, PlannedKpi
 from mosaico.kpis.verdict_types import BaselineSelection, RunVerdict, RunVerdicts
+from mosaico.metrics.metric_gaps import MetricGap
 from mosaico.metrics.registry import provider_for
 from mosaico.metrics.types import Direction, MetricSpec
 from mosaico.run_store.plan import RunPlan
@@ -89,7 +90,7 @@ class RunPair:
     together, by default what `select_deciders` selects; `peer_runs` and `peer_means` are the runs of other
     agents and their item means. Categories are compared from the one after `categories_after` on. `measured_runs` is how much
     whole runs vary, by series, and `run_sd` what the user states of it. `over_runs` is the evidence of files of earlier runs and
-    the two runs together.
+    the two runs together. `gaps` are the metrics that the candidate has too few values of.
     """
 
     baseline: ComparisonSide
@@ -105,6 +106,7 @@ class RunPair:
     measured_runs: Mapping[str, MeasuredRuns] = field(default_factory=dict)
     run_sd: float | None = None
     over_runs: Mapping[str, Scan] = field(default_factory=dict)
+    gaps: Mapping[str, MetricGap] = field(default_factory=dict)
 
 
 def compare(pair: RunPair) -> Comparison:
@@ -156,6 +158,7 @@ def _run_comparison(pair: RunPair) -> RunComparison:
         about=pair.about,
         measured_runs=pair.measured_runs,
         run_sd=pair.run_sd,
+        gaps=pair.gaps,
     )
 
 
@@ -176,6 +179,8 @@ def _metric_comparisons(
         *(
             MetricComparison(metric=name, verdict=verdict, same_as=equal.get(name))
             for name, verdict in verdicts.metrics.items()
+            # Where no answer failed, nobody asked for the metric of failed answers.
+            if name not in candidate.plan.added_columns or verdict.value or verdict.effect
         ),
         *(MetricComparison(metric=name, verdict=lost) for name in candidate.lost),
     ]

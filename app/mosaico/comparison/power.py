@@ -159,7 +159,11 @@ def _subjects(plan: RunPlan, columns: Iterable[str]) -> list[_PowerSubject]:
     directions = {metric.column: provider_for(metric.ref).spec.direction for metric in plan.metrics}
     named: list[tuple[PowerSubjectKind, str, str, Direction]] = [
         *(("KPI", kpi.name, kpi.formula, Direction(kpi.direction)) for kpi in plan.kpis),
-        *(("METRIC", name, name, directions[name]) for name in columns),
+        *(
+            ("METRIC", name, name, directions[name])
+            for name in columns
+            if name not in plan.added_columns
+        ),
     ]
     return [
         _PowerSubject(kind, name, formula, comparison.signal(formula), HARM_SIDES[direction])

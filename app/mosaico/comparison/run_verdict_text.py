@@ -57,6 +57,7 @@ def render_run(
     deciding: Sequence[ValueVerdict],
     *,
     noun: str,
+    guard: ValueVerdict | None = None,
     is_measured: bool = True,
     is_file: bool = False,
     baseline: BaselineRuns | None,
@@ -69,6 +70,7 @@ def render_run(
     """The verdict of a run: that of the KPIs or metrics that decide, which are a `noun`.
 
     Those that cannot be compared count only when none can be compared. `is_measured`: something measures quality.
+    `guard` is the verdict of a metric beside them that regressed.
     `ruler` says how the run is measured differently from the one before. `failures` are the reasons of metrics and
     KPIs that could not be computed, `lost` those of metrics with values of too few items.
     """
@@ -77,6 +79,8 @@ def render_run(
     counts = Counter(str(value.verdict) for value in deciding if value.verdict is not None)
     # One regressed KPI makes the run regressed, however many others improved.
     verdict = next((verdict for verdict in BY_PRIORITY if counts[verdict]), None)
+    if guard is not None:
+        verdict = guard.verdict
     all_differences = _unique([*_item_differences(items), *ruler, *differences.descriptions])
     own_differences = [text for text in all_differences if text not in ruler]
     if verdict is None and not is_measured:
@@ -91,7 +95,8 @@ def render_run(
         reason=reason,
         explanation=" ".join(
             [
-                sentence_of(reason) if reason else _summary(counts, noun),
+                *([guard.explanation] if guard else []),
+                *([sentence_of(reason)] if reason else [_summary(counts, noun)] if counts else []),
                 *map(sentence_of, failures),
                 *map(sentence_of, _unique([*filter(None, map(moved_scores, deciding))])),
                 *([] if is_incomplete else map(sentence_of, lost)),

@@ -42,11 +42,13 @@ from mosaico.items.queries import (
 )
 from mosaico.kpis.evaluate import KpiValue
 from mosaico.kpis.queries import get_kpis_of_run
+from mosaico.metrics.metric_gaps import MetricGap, find_gaps
 from mosaico.metrics.registry import column_of, provider_for
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.plan import PlannedMetric, RunPlan
-from mosaico.run_store.queries import get_run
+from mosaico.run_store.queries import get_run, list_run_metrics
 from mosaico.run_store.rules import RunStatus, Validity, require_traces
+from mosaico.run_store.run_history import aggregate_of
 from mosaico.run_store.run_series import list_points
 from mosaico.statistics.sequential import RunLevel
 from mosaico.statistics.verdict_rules import About
@@ -153,6 +155,7 @@ def compare_runs(
         candidate = _load_side(session, [runs.candidate])
         kpis = _kpi_values(session, runs.candidate, candidate.plan)
         measured = read_measured_runs(session, runs.candidate.seq)
+        gaps = _find_gaps(session, runs.candidate, candidate)
     count_metrics = RunComparison(plan=candidate.plan, kpis=(), baseline=None).count_metrics
     # Outside of the transaction: the texts of all traces are read and summarized again.
     baseline, candidate = (
@@ -164,7 +167,7 @@ def compare_runs(
     )
     pair = RunPair(
         baseline=baseline, candidate=candidate, kpis=kpis, judged=judged, categories_after=categories_after,
-        about=about, measured_runs=measured, run_sd=run_sd,
+        about=about, measured_runs=measured, run_sd=run_sd, gaps=gaps,
     )  # fmt: skip
     flip_metric = select_flip_metric(pair, metric)
     if flip_metric is None:
@@ -343,10 +346,22 @@ def _invalid_reasons(run: BenchmarkRun) -> Sequence[str]:
 def _kpi_values(session: Session, run: BenchmarkRun, plan: RunPlan) -> list[KpiValue]:
     stored = {kpi.kpi_id: kpi for kpi in get_kpis_of_run(session, run.seq)}
     return [
-        KpiValue(kpi=kpi, value=stored[kpi.id].value, reason=stored[kpi.id].undefined_reason)
+        KpiValue(
+            kpi=kpi,
+            value=stored[kpi.id].value,
+            reason=stored[kpi.id].undefined_reason,
+            is_incomplete=stored[kpi.id].validity == Validity.INVALID,
+        )
         for kpi in plan.kpis
         if kpi.id in stored
     ]
+
+
+def _find_gaps(session: Session, run: BenchmarkRun, side: ComparisonSide) -> dict[str, MetricGap]:
+    """The metrics that a run has values of too few traces of, by column."""
+    aggregates = {row.metric: aggregate_of(row) for row in list_run_metrics(session, run.seq)}
+    has_trials = len(side.items.items) < len(side.items.item_index)
+    return find_gaps(side.plan.refs, aggregates, side.plan.min_coverage, has_trials=has_trials)
 
 
 class _Peers(NamedTuple):

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mosaico.comparison.deciders import is_score
 from mosaico.core.text import count_noun
 from mosaico.items.matrix import ItemMatrix, ItemPairing
+from mosaico.metrics.metric_gaps import is_judgement
 
 
 class LostValues(NamedTuple):
@@ -27,7 +27,7 @@ class LostValues(NamedTuple):
 
     def describe(self, column: str) -> str:
         """For example "scores for 20 of 60 items: 40 have none in the candidate run"."""
-        noun = "scores" if is_score(column) else "values"
+        noun = "scores" if is_judgement(column) else "values"
         lacking = [
             (self.only_baseline, "candidate"),
             (self.only_candidate, "baseline"),

@@ -82,6 +82,17 @@ def better_score(name: str, better: str) -> str:
             return f"the option better={better} of the score"
 
 
+def score_range(name: str) -> str:
+    """`--range tone=0..1`, or its equivalent in another interface."""
+    match _interface.get():
+        case UserInterface.COMMAND:
+            return f"--range {shlex.quote(f'{name}=0..1')}"
+        case UserInterface.PYTHON:
+            return f"ranges={ {name: '0..1'}!r}"
+        case _:
+            return "the option range of the score, such as 0..1"
+
+
 def directed_kpi(name: str, formula: str, better: str) -> str:
     """`--kpi 'mix=A + B higher'`, or its equivalent in another interface."""
     match _interface.get():

@@ -31,9 +31,11 @@ from mosaico.metrics.file_options import (
     Config,
     FileMetrics,
     ModelLimits,
+    Ranges,
     choose_metrics,
     open_models,
     parse_better,
+    parse_ranges,
 )
 from mosaico.traces.files.options import (
     BaseMap,
@@ -123,6 +125,7 @@ class JudgedOptions(NamedTuple):
     ] = None
     config: Config = None
     better: Better = None
+    ranges: Ranges = None
     about: AboutOption = None
     history: HistoryOption = None
     aa: AaOption = None
@@ -245,10 +248,10 @@ def _refuse_file_options(
     judged: JudgedOptions, input_options: InputOptions, maps: MapOptions, limits: ModelLimits
 ) -> None:
     """Raises: `WrongUsage` for an option that a run of the service does not have."""
-    of_metrics = (judged.metrics, judged.config, judged.kpi, judged.better)
+    of_metrics = (judged.metrics, judged.config, judged.kpi, judged.better, judged.ranges)
     if any((*of_metrics, judged.history, judged.aa, *input_options, *maps, *limits)):
         raise WrongUsage(
-            "--metrics, --config, --kpi, --better, --map, --input-format, --history, --aa and the options of models"
+            "--metrics, --config, --kpi, --better, --range, --map, --input-format, --history, --aa and the options of models"
             " apply to files only; a run has its own metrics and its own series",
             hint="remove these options; --max-drop NAME=DROP names what to judge",
         )
@@ -273,6 +276,7 @@ def _gate_files(
     """The result of two files, baseline first, and the usage of models: None without any."""
     from mosaico.gating.file_inputs import FileInputs
     from mosaico.gating.offline_gate import gate_files
+    from mosaico.gating.offline_metrics import ScoreOptions
 
     base_file, run_file = paths
     judged, maps = options.judged, options.maps
@@ -283,7 +287,9 @@ def _gate_files(
         reader = open_reader(
             options.input_options, print_line=lines.append, infra_errors=chosen.infra_errors
         )
-        inputs = FileInputs(sources, reader, parse_better(judged.better))
+        inputs = FileInputs(
+            sources, reader, ScoreOptions(parse_better(judged.better), parse_ranges(judged.ranges))
+        )
         selected = _select_metrics(chosen, _parse_kpis(judged.kpi), terms, inputs, models)
         result = gate_files(
             *sources, selected, terms, reader, announce=lines.append, warn=print_warning,

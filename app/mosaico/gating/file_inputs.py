@@ -9,10 +9,12 @@ from types import MappingProxyType
 from mosaico.comparison.deciders import ExpectedAnswers, may_decide
 from mosaico.gating.offline_metrics import (
     OfflineMetrics,
+    ScoreOptions,
     add_scores,
     judge_kpis,
     select_metrics,
-    with_directions,
+    with_guard,
+    with_score_options,
 )
 from mosaico.gating.rules import GateTerms
 from mosaico.items.matrix import (
@@ -26,11 +28,11 @@ from mosaico.traces.files.trace_file import TraceReader
 
 @dataclass(frozen=True)
 class FileInputs:
-    """The two files, and what the user said of their scores: which direction is better, by name."""
+    """The two files, and what the user said of their scores."""
 
     sources: tuple[ResultSource, ResultSource]
     reader: TraceReader
-    better: Mapping[str, str] = field(default_factory=dict)
+    scores: ScoreOptions = field(default_factory=ScoreOptions)
 
     @cached_property
     def names_by_file(self) -> list[list[str]]:
@@ -72,12 +74,12 @@ def select_gated(
 ) -> OfflineMetrics:
     """The metrics and KPIs that the terms and the user name, by default those that may decide.
 
-    Raises as `select_metrics` and `with_directions`, and the errors of the reader.
+    Raises as `select_metrics` and `with_score_options`, and the errors of the reader.
     """
     limited = [*terms.max_drop, *terms.non_inferiority_margins]
     selected = select_metrics(metrics, kpis, limited=limited, models=models)
     if metrics is not None or kpis or limited:
-        return _with_directions(selected, files, kpis)
+        return with_guard(_with_directions(selected, files, kpis))
     selected = _with_directions(add_scores(selected, files.score_names()), files, kpis)
     return selected._replace(
         refs=tuple(may_decide(selected.refs, files.names_by_file, files.expected_answers))
@@ -90,7 +92,7 @@ def _with_directions(
     # Without a score no file is read for the directions.
     has_scores = any(ref.key.startswith("SCORE") for ref in selected.refs)
     stated = files.stated_directions() if has_scores else {}
-    return with_directions(selected, files.better, kpis, stated)
+    return with_score_options(selected, files.scores, kpis, stated)
 
 
 def select_all(
@@ -107,5 +109,5 @@ def select_all(
     selected = select_metrics(metrics, kpis, models=models)
     if metrics is None and not kpis:
         selected = add_scores(selected, files.score_names())
-    selected = _with_directions(selected, files, kpis)
+    selected = with_guard(_with_directions(selected, files, kpis))
     return judge_kpis(selected) if kpis else selected

@@ -36,9 +36,11 @@ from mosaico.items.matrix import (
 )
 from mosaico.kpis.evaluate import KpiValue, evaluate_kpis
 from mosaico.metrics.aggregate import Aggregate, with_run_value
+from mosaico.metrics.metric_gaps import MetricGap, find_gaps
 from mosaico.metrics.registry import column_of, provider_for
 from mosaico.metrics.run_value import StoredSummary, merge_with, run_value, summarize_with
 from mosaico.metrics.types import (
+    ERROR_RATE,
     CountedMetric,
     MetricFailed,
     MetricRef,
@@ -80,6 +82,13 @@ class _MeasuredFile(NamedTuple):
             for column, value in self.run_values.items()
             if column in aggregates
         }
+
+    def gaps(self, aggregates: Mapping[str, Aggregate]) -> dict[str, MetricGap]:
+        """The metrics with values of too few traces, by column."""
+        has_trials = len(self.side.items.items) < len(self.rows)
+        return find_gaps(
+            self.side.plan.refs, aggregates, MIN_COVERAGE, has_trials=has_trials, is_file=True
+        )
 
     def with_validity(self, columns: MetricColumns) -> ComparisonSide:
         """The side, valid or not by the columns that apply to the files."""
@@ -174,7 +183,8 @@ def pair_files(
         for file, selected in zip(files, columns, strict=True)
     )
     aggregates = files[1].with_run_values(columns[1].aggregates())
-    kpis = _kpi_values(metrics, aggregates)
+    gaps = files[1].gaps(aggregates)
+    kpis = _kpi_values(metrics, aggregates, gaps)
     history = EarlierRuns()
     if earlier:
         before_it = (_measure_file(path, metrics, reader) for path in earlier)
@@ -183,20 +193,26 @@ def pair_files(
             warn(few)
     return RunPair(
         baseline=before, candidate=after, kpis=kpis, judged=judged, about=about,
-        measured_runs=history.measured, run_sd=run_sd, over_runs=history.scans,
+        measured_runs=history.measured, run_sd=run_sd, over_runs=history.scans, gaps=gaps,
     )  # fmt: skip
 
 
 def _measured_run(file: _MeasuredFile, metrics: OfflineMetrics) -> MeasuredRun:
     aggregates = file.with_run_values(file.all_columns().aggregates())
-    return MeasuredRun(file.side.plan, file.side.items, _kpi_values(metrics, aggregates))
+    kpis = _kpi_values(metrics, aggregates, file.gaps(aggregates))
+    return MeasuredRun(file.side.plan, file.side.items, kpis)
 
 
-def _kpi_values(metrics: OfflineMetrics, aggregates: Mapping[str, Aggregate]) -> list[KpiValue]:
+def _kpi_values(
+    metrics: OfflineMetrics,
+    aggregates: Mapping[str, Aggregate],
+    gaps: Mapping[str, MetricGap],
+) -> list[KpiValue]:
     return evaluate_kpis(
         metrics.kpis,
         lambda key, name: aggregates[column_of(key)].statistic(name),
         measured_texts(metrics.refs, aggregates),
+        {column: gap.describe() for column, gap in gaps.items()},
     )
 
 
@@ -361,6 +377,7 @@ def _plan(path: ResultSource, metrics: OfflineMetrics) -> RunPlan:
                 options=dict(ref.options),
                 column=provider_for(ref).spec.key,
                 version=provider_for(ref).spec.version,
+                is_added=ref.key == ERROR_RATE and metrics.has_guard,
             )
             for ref in metrics.refs
         ),

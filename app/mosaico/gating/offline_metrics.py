@@ -1,11 +1,13 @@
 """The metrics and KPIs that are computed for two files of traces."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
+from mosaico.comparison.deciders import GUARDS
 from mosaico.core.errors import Invalid
-from mosaico.core.parameter_names import better_score, parameter_name
+from mosaico.core.parameter_names import better_score, parameter_name, score_range
 from mosaico.core.registry import suggest_names
 from mosaico.formula import compile_formula
 from mosaico.formula.ast import split_filter
@@ -27,17 +29,27 @@ from mosaico.metrics.registry import (
     plain_keys,
     provider_for,
     ref_of_column,
+    score_ref,
 )
 from mosaico.metrics.run_value import is_counted, is_run_metric
 from mosaico.metrics.score_directions import BY_OPTION
-from mosaico.metrics.types import Direction, MetricRef
+from mosaico.metrics.score_ranges import parse_range
+from mosaico.metrics.types import ERROR_RATE, Direction, MetricRef
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """What the user said of scores, by name: which direction is `better`, and their `ranges`, such as "0..1"."""
+
+    better: Mapping[str, str] = field(default_factory=dict)
+    ranges: Mapping[str, str] = field(default_factory=dict)
 
 
 class OfflineMetrics(NamedTuple):
     """The metrics and KPIs that are computed for both files.
 
     `columns` are the columns of metrics by the names that a user gave them. `requested` are the
-    metrics, by column, and the KPIs, by name, that were named as such. `models` measures.
+    metrics, by column, and the KPIs, by name, that were named as such. `models` measures. `has_guard`: the metric of failed answers was added.
     """
 
     refs: tuple[MetricRef, ...]
@@ -45,6 +57,7 @@ class OfflineMetrics(NamedTuple):
     columns: Mapping[str, str]
     requested: tuple[str, ...]
     models: OfflineModels
+    has_guard: bool = False
 
 
 def select_metrics(
@@ -96,36 +109,50 @@ def select_metrics(
 
 def add_scores(metrics: OfflineMetrics, names: Iterable[str]) -> OfflineMetrics:
     """The metrics with the scores of these names."""
-    # Scores that metrics of their own name read are there already.
-    refs = [MetricRef.of("SCORE", {"name": name}) for name in names if name not in plain_keys()]
+    refs = [score_ref(name) for name in names]
     return metrics._replace(refs=tuple(dict.fromkeys((*metrics.refs, *refs))))
 
 
-def with_directions(
+def with_guard(metrics: OfflineMetrics) -> OfflineMetrics:
+    """The metrics with that of failed answers, which every comparison checks."""
+    if {ref.key for ref in metrics.refs} & {*GUARDS}:
+        return metrics
+    return metrics._replace(refs=(*metrics.refs, MetricRef.of(ERROR_RATE)), has_guard=True)
+
+
+def with_score_options(
     metrics: OfflineMetrics,
-    better: Mapping[str, str],
+    said: ScoreOptions,
     kpis: Mapping[str, KpiFormulaText],
     stated: Mapping[str, str] = MappingProxyType({}),
 ) -> OfflineMetrics:
-    """The metrics with the better direction of scores by name, "higher" or "lower": as the user says (`better`), otherwise
-    as the files state it. The directions of the KPIs follow.
+    """The metrics with the better direction and the range of scores by name: as the user says, otherwise the direction that
+    the files state. The directions of the KPIs follow.
 
-    Raises: `Invalid` for another direction, and for a name that is no score of these metrics.
+    Raises: `Invalid` for another direction or range, and for a name that is no score of these metrics.
     """
     names = {str(dict(ref.options).get("name")) for ref in metrics.refs if _is_score(ref)}
-    for name, direction in better.items():
+    for name, direction in said.better.items():
         if direction not in BY_OPTION:
             raise Invalid(f"{direction!r} for {name} is no direction; write higher or lower")
-        if name not in names:
-            raise Invalid(
-                f"{better_score(name, direction)}: there is no score {name!r}."
-                f"{suggest_names(name, sorted(names))} Scores: {', '.join(sorted(names)) or 'none'}."
-            )
-    refs = tuple(
-        _with_option(_with_option(ref, "stated", stated), "better", better) for ref in metrics.refs
-    )
+        _require_score(name, names, better_score(name, direction))
+    for name, text in said.ranges.items():
+        parse_range(text)
+        _require_score(name, names, score_range(name))
+    options = {"stated": stated, "better": said.better, "range": said.ranges}
+    refs = metrics.refs
+    for option, texts in options.items():
+        refs = tuple(_with_option(ref, option, texts) for ref in refs)
     planned = tuple(_plan_kpi(name, text, refs) for name, text in kpis.items())
     return metrics._replace(refs=refs, kpis=planned)
+
+
+def _require_score(name: str, names: Collection[str], parameter: str) -> None:
+    if name not in names:
+        raise Invalid(
+            f"{parameter}: there is no score {name!r}."
+            f"{suggest_names(name, sorted(names))} Scores: {', '.join(sorted(names)) or 'none'}."
+        )
 
 
 def _with_option(ref: MetricRef, option: str, directions: Mapping[str, str]) -> MetricRef:

@@ -274,12 +274,12 @@ def _judged_names(
         )
     if not verdicts:
         raise NothingToGate("the run has neither a KPI nor a metric; add some to its benchmark")
-    if terms.names:
-        return terms.names
+    named = terms.names or comparison.judged
     guard = verdicts.get(comparison.guard or "")
-    if comparison.guard and guard and guard.verdict is Verdict.REGRESSED:
-        return [*comparison.judged, comparison.guard]
-    return comparison.judged
+    is_worse = guard is not None and guard.verdict is Verdict.REGRESSED
+    return list(
+        dict.fromkeys([*named, *([comparison.guard] if comparison.guard and is_worse else [])])
+    )
 
 
 def _figures(

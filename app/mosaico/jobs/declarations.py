@@ -113,6 +113,14 @@ class EndLinks(JobRequest):
     run_id: str
 
 
+class CheckLateScores(JobRequest):
+    """Look whether scores have arrived since a run was judged; `check` counts from 0."""
+
+    NAME = "runs.check_late_scores"
+    run_id: str
+    check: int = 0
+
+
 class WriteBackScores(JobRequest):
     """Write the scores of a run to its trace source."""
 

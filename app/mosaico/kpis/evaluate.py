@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pydantic import BaseModel, ConfigDict
 
 from mosaico.formula import Reference, compile_formula
+from mosaico.metrics.metric_gaps import COUNTING_STATISTICS
+from mosaico.metrics.registry import column_of
 from mosaico.metrics.unread_texts import MeasuredTexts, explain_value
 
 
@@ -28,11 +31,14 @@ class PlannedKpi(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KpiValue:
-    """The value of a KPI in a run; None when it is undefined, and only then with a `reason`."""
+    """The value of a KPI in a run; None when it is undefined, and only then with a `reason`. `is_incomplete`: a metric
+    of it lacks values of too many traces.
+    """
 
     kpi: PlannedKpi
     value: float | None
     reason: str | None
+    is_incomplete: bool = False
 
     @property
     def within_thresholds(self) -> bool | None:
@@ -49,17 +55,20 @@ def evaluate_kpis(
     kpis: Iterable[PlannedKpi],
     statistic: Callable[[str, str], float | None],
     texts: Sequence[MeasuredTexts] = (),
+    gaps: Mapping[str, str] = MappingProxyType({}),
 ) -> list[KpiValue]:
     """Evaluate each KPI; `statistic("ROUGE", "p95")` returns a statistic of the run, `texts` are what its metrics read,
-    for the reasons of undefined KPIs.
+    for the reasons of undefined KPIs. `gaps` are the reasons why metrics, by column, have too few values: their KPIs
+    have none.
     """
-    return [_evaluate(kpi, statistic, texts) for kpi in kpis]
+    return [_evaluate(kpi, statistic, texts, gaps) for kpi in kpis]
 
 
 def _evaluate(
     kpi: PlannedKpi,
     statistic: Callable[[str, str], float | None],
     texts: Sequence[MeasuredTexts],
+    gaps: Mapping[str, str],
 ) -> KpiValue:
     # The formula of the plan, not the current one of the benchmark.
     formula = compile_formula(kpi.formula)
@@ -67,4 +76,13 @@ def _evaluate(
         reference: statistic(reference.key, reference.stat) for reference in formula.references
     }
     result = formula.evaluate(values)
+    # A formula that replaces a metric without any value has a value all the same.
+    replaced = {ref.key for ref in values if values[ref] is None and result.value is not None}
+    columns = {
+        column_of(ref.key): None
+        for ref in formula.references
+        if ref.stat not in COUNTING_STATISTICS and ref.key not in replaced
+    }
+    if reasons := [f"{column}: {gaps[column]}" for column in columns if column in gaps]:
+        return KpiValue(kpi=kpi, value=None, reason="; ".join(reasons), is_incomplete=True)
     return KpiValue(kpi=kpi, value=result.value, reason=explain_value(result, values, texts))

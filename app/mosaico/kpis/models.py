@@ -15,7 +15,8 @@ class KpiHistory(Base):
     """The value of one KPI in one run, with the revision of its formula.
 
     `value` is NULL when the KPI is undefined, for `undefined_reason`. `coverage` is that of its least
-    covered metric; `missing` counts the traces without a value, by metric.
+    covered metric; `missing` counts the traces without a value, by metric. It is INVALID with an invalid run, and where one
+    of its metrics has values of too few traces.
     """
 
     __tablename__ = "kpi_history"

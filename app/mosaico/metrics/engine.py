@@ -237,9 +237,14 @@ def _measure_from_outcome(trace: Trace, spec: MetricSpec) -> Measurement | None:
     if trace.expected_output is None and Need.EXPECTED_OUTPUT in spec.needs:
         return _NO_EXPECTED
     if trace.outcome is not _SCORED and not spec.measures_failures:
-        # An agent that crashes must not look better than one that answers badly.
-        return _AGENT_FAILED if spec.worst is None else float(spec.worst)
+        return _measure_failure(spec)
     return _measure_from_output(trace, spec)
+
+
+def _measure_failure(spec: MetricSpec) -> Measurement:
+    """An agent that crashes must not look better than one that answers badly."""
+    worst = spec.failure_value
+    return _AGENT_FAILED if worst is None else float(worst)
 
 
 def _measure_outside(trace: Trace, spec: MetricSpec) -> Missing | None:
@@ -278,7 +283,9 @@ def measure_without_computing(trace: Trace, provider: MetricProvider) -> Measure
         return failure_of(error)
 
 
-def _unsupported(trace: Trace, spec: MetricSpec) -> MetricSkipped:
+def _unsupported(trace: Trace, spec: MetricSpec) -> Measurement:
+    if trace.outcome.is_agent_failure and spec.is_delivered:
+        return _measure_failure(spec)
     # Few metrics need an input, so it is looked at only when the provider refuses the trace.
     has_no_input = trace.input is None and Need.INPUT in spec.needs
     return _NO_INPUT if has_no_input else _NOT_SUPPORTED

@@ -45,6 +45,38 @@ Better = Annotated[
 ]
 
 
+Ranges = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--range",
+        metavar="NAME=LOW..HIGH",
+        help="Between which values a score lies, such as quality=0..1: a failed answer without a score has the worst one."
+        " Repeatable.",
+    ),
+]
+
+
+def parse_ranges(texts: Sequence[str] | None) -> dict[str, str]:
+    """The ranges by score of `--range tone=1..5`. Raises: `WrongUsage`."""
+    # Only --range needs it.
+    from mosaico.core.errors import Invalid
+    from mosaico.metrics.score_ranges import parse_range
+
+    ranges = {}
+    for text in texts or ():
+        name, _, ends = (part.strip() for part in text.rpartition("="))
+        try:
+            parse_range(ends)
+        except Invalid as error:
+            raise WrongUsage(
+                f"{text!r} does not have the form NAME=LOW..HIGH", hint="write --range tone=1..5"
+            ) from error
+        if not name:
+            raise WrongUsage(f"{text!r} names no score", hint="write --range tone=1..5")
+        ranges[name] = ends
+    return ranges
+
+
 def parse_better(texts: Sequence[str] | None) -> dict[str, str]:
     """The directions by score of `--better tone=higher`. Raises: `WrongUsage`."""
     # Only --better needs it.

@@ -14,10 +14,10 @@ from mosaico.metrics.registry import (
     default_keys,
     default_refs,
     names_of,
-    plain_keys,
     provider_for,
     providers_for,
     ref_of_column,
+    score_ref,
 )
 from mosaico.metrics.run_value import StoredSummary, merge_with, run_value, summarize_with
 from mosaico.metrics.types import MetricRef, RunMetric, TraceMeasurements
@@ -63,10 +63,8 @@ def score_file(
     models = models or OfflineModels()
     refs = _select_metrics(metrics)
     if metrics is None and source != STDIN:  # which cannot be read twice
-        for name in reader.score_names(source):
-            if name not in plain_keys():
-                ref = MetricRef.of("SCORE", {"name": name})
-                refs[provider_for(ref).spec.key] = ref
+        for ref in map(score_ref, reader.score_names(source)):
+            refs[provider_for(ref).spec.key] = ref
     compiled = None if formula is None else compile_formula(formula, names_of(refs.values()))
     for reference in compiled.references if compiled else ():
         # Scores in the traces that only the formula reads.

@@ -203,8 +203,20 @@ def plain_keys() -> list[str]:
 
 
 def default_keys() -> list[str]:
-    """The metrics that are computed without being named: not JSON_EQUAL, which is one of JSON answers only."""
-    return [name for name in plain_keys() if name != "JSON_EQUAL"]
+    """The metrics that are computed without being named: not JSON_EQUAL, which is one of JSON answers only, nor those
+    whose values a file has or has not.
+    """
+    return [name for name in plain_keys() if name != "JSON_EQUAL" and not _is_delivered(name)]
+
+
+def score_ref(name: str) -> MetricRef:
+    """The metric of a score that traces have under this name; some have metrics of their own."""
+    is_own = name in METRICS.names() and _is_delivered(name)
+    return MetricRef.of(name) if is_own else MetricRef.of("SCORE", {"name": name})
+
+
+def _is_delivered(key: str) -> bool:
+    return provider_for(MetricRef.of(key)).spec.is_delivered
 
 
 def default_refs(keys: Iterable[str]) -> tuple[MetricRef, ...]:

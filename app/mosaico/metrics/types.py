@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+# The metric of failed answers, which every run measures.
+ERROR_RATE: Final = "ERROR_RATE"
 # Units of what an answer took: times, money, tokens, steps. They come from the reader, not from the texts.
 WORK_UNITS: Final = frozenset({"ms", "s", "USD", "tokens", "calls", "turns"})
 
@@ -99,14 +101,23 @@ class ReadableTexts(NamedTuple):
     alternatives: tuple[str, ...] = ()
 
 
+def worst_of_range(
+    minimum: float | None, maximum: float | None, direction: Direction
+) -> float | None:
+    """The end of a range that is worse; None if it is open, or the metric has no direction."""
+    ends = {Direction.HIGHER_IS_BETTER: minimum, Direction.LOWER_IS_BETTER: maximum}
+    return ends.get(direction)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSpec:
     """Specification of a metric: description, unit, range, direction and source.
 
     `minimum` and `maximum` are inclusive, None means unbounded. `worst` is the value of a trace on
-    which the agent failed; with None such a trace is skipped, unless the metric
-    `measures_failures`: then it is computed as for any other trace (failures take time and money,
-    too). `version` must change whenever the same trace could get another value, and therefore
+    which the agent failed; None: the end of the range that is worse, and such a trace is skipped if that is
+    open. A metric that `measures_failures` is computed as for any other trace (failures take time and money,
+    too). The values of a metric that `is_delivered` come with the traces; a failed trace without one has the `worst`
+    value. `version` must change whenever the same trace could get another value, and therefore
     depends on the options. A trace without all of the `tags` is not selected. To a trace with an expected
     text that is not one of the `readable` ones the metric is not applicable; None: it reads every text.
     """
@@ -121,9 +132,17 @@ class MetricSpec:
     direction: Direction = Direction.HIGHER_IS_BETTER
     worst: float | None = None
     measures_failures: bool = False
+    is_delivered: bool = False
     needs: frozenset[Need] = frozenset()
     tags: tuple[str, ...] = ()
     readable: ReadableTexts | None = None
+
+    @property
+    def failure_value(self) -> float | None:
+        """The value of a trace on which the agent failed, unless it is measured; None where it is not known."""
+        if self.worst is not None or self.measures_failures:
+            return self.worst
+        return worst_of_range(self.minimum, self.maximum, self.direction)
 
     def selects(self, trace: Trace) -> bool:
         """Return whether the trace has all tags of the metric."""

@@ -30,9 +30,11 @@ from mosaico.metrics.file_options import (
     Config,
     FileMetrics,
     ModelLimits,
+    Ranges,
     choose_metrics,
     open_models,
     parse_better,
+    parse_ranges,
 )
 from mosaico.traces.files.options import (
     BaseMap,
@@ -75,6 +77,7 @@ def compare_files(
     ] = None,
     config: Config = None,
     better: Better = None,
+    ranges: Ranges = None,
     about: AboutOption = None,
     history: HistoryOption = None,
     aa: AaOption = None,
@@ -114,6 +117,7 @@ def compare_files(
     from mosaico.comparison.answer_text import describe_reading
     from mosaico.comparison.deciders import parse_about
     from mosaico.gating.file_inputs import FileInputs
+    from mosaico.gating.offline_metrics import ScoreOptions
     from mosaico.reporting.comparison_page import html_comparison, verdict_of
     from mosaico.reporting.file_comparison import compare_results
 
@@ -131,7 +135,9 @@ def compare_files(
         reader = open_reader(
             input_options, remarks.append, lines.append, infra_errors=requested.infra_errors
         )
-        files = FileInputs(sources, reader, parse_better(better))
+        files = FileInputs(
+            sources, reader, ScoreOptions(parse_better(better), parse_ranges(ranges))
+        )
         selected = _select(requested, files, models)
         compared = compare_results(
             *sources, selected, reader, warnings.append, about=parse_about(about), earlier=earlier,

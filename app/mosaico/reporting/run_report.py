@@ -26,7 +26,7 @@ from mosaico.reporting.report_sections import (
     worst_results,
 )
 from mosaico.run_store.models import BenchmarkRun
-from mosaico.run_store.queries import get_run, list_run_metrics, list_trace_results
+from mosaico.run_store.queries import get_run, list_shown_metrics, list_trace_results
 from mosaico.run_store.rules import RunStatus
 from mosaico.run_store.trace_list import TraceListFilter
 from mosaico.runs.pages.run_view import load_run_page
@@ -45,7 +45,7 @@ def render_report(request: Request, res: Resources, run_id: str) -> str:
     with res.db.read() as session:
         run = get_run(session, run_id)
         view = load_run_page(session, run_id, res, zone_of=request)
-        rows = list_run_metrics(session, run.seq)
+        rows = list_shown_metrics(session, run)
         metrics = list(map(MetricAggregateView.model_validate, rows))
         results = _results(session, run)
     metric = metrics[0].metric if metrics else ""

@@ -60,7 +60,7 @@ class BenchmarkRun(Base):
     are collected. `data_digest` identifies its data, see `mosaico.runs.run_data`; `same_data_as` is the first valid
     run with them, and a valid run without such a run `has_new_data`. One that ended after a run with a later
     place `is_late`. `source_run_id` and `source_run_at` are its ID and start, if the source has runs of
-    its own, and `source_warning` what is uncertain about it; `same_source_as` is that first run, unless it is
+    its own, and `source_warning` what is uncertain about it; `waiting_for` is what it waits for while its traces are collected; `same_source_as` is that first run, unless it is
     this one. `metric_warning` names metrics that cannot read many of the expected texts. `baseline_hold` is the reason why no later run is compared with this run; the
     acceptance of the run ends it. `write_back` is the state of writing scores to the source.
     """
@@ -183,6 +183,7 @@ class BenchmarkRun(Base):
     coverage: Mapped[float | None]
     error_share: Mapped[float | None]
     metric_warning: Mapped[str | None]
+    waiting_for: Mapped[str | None]
     fingerprint: Mapped[str | None]
     verdict: Mapped[RunVerdict | None] = mapped_column(ModelJson(RunVerdict))
     baseline_hold: Mapped[str | None]

@@ -27,7 +27,8 @@ class _Frozen(BaseModel):
 class PlannedMetric(_Frozen):
     """One column of the run. `column` is the name that formulas use.
 
-    `package` is the distribution of a plugin with its version, None for a built-in metric. Plans before these fields
+    `package` is the distribution of a plugin with its version, None for a built-in metric. `is_added`: the service measures
+    it in every run. Plans before these fields
     have neither a `direction` nor a `package`: those were not recorded.
     """
 
@@ -37,6 +38,7 @@ class PlannedMetric(_Frozen):
     version: str
     direction: Direction | None = None
     package: str | None = None
+    is_added: bool = False
 
     @property
     def full_version(self) -> str:
@@ -121,6 +123,11 @@ class RunPlan(_Frozen):
         return [metric.column for metric in self.metrics]
 
     @property
+    def added_columns(self) -> frozenset[str]:
+        """The metrics that the service measures in every run."""
+        return frozenset(metric.column for metric in self.metrics if metric.is_added)
+
+    @property
     def refs(self) -> tuple[MetricRef, ...]:
         return tuple(metric.ref for metric in self.metrics)
 
@@ -147,6 +154,13 @@ class RunPlan(_Frozen):
     def reads_scores(self) -> bool:
         """Return whether a metric reads the scores of traces."""
         return any(map(is_score_column, self.columns))
+
+    @property
+    def score_names(self) -> tuple[str, ...]:
+        """The names of the scores that metrics read, each once."""
+        names = (metric.options.get("name") for metric in self.metrics)
+        scores = zip(names, self.columns, strict=True)
+        return tuple(dict.fromkeys(str(name) for name, column in scores if is_score_column(column)))
 
     @property
     def is_sample(self) -> bool:
@@ -187,6 +201,7 @@ class RunPlan(_Frozen):
             "metrics": sorted(
                 (metric.column, metric.full_version, metric.direction or "")
                 for metric in self.metrics
+                if not metric.is_added
             ),
             "kpis": sorted(
                 (kpi.name, format_formula(kpi.formula), kpi.direction) for kpi in self.kpis

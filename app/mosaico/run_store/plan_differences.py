@@ -85,6 +85,7 @@ def describe_changes(earlier: RunPlan, plan: RunPlan) -> tuple[str, ...]:
 def _compare(earlier: RunPlan, plan: RunPlan) -> PlanDifferences:
     known = {metric.column for metric in earlier.metrics}
     new = {metric.column for metric in plan.metrics} - known
+    added = {metric.column for metric in plan.metrics if metric.is_added}
     changes = list(_ruler_changes(earlier, plan))
     changed = {change.column for change in changes if change.changes_values}
     metrics = frozenset(new | changed)
@@ -98,7 +99,7 @@ def _compare(earlier: RunPlan, plan: RunPlan) -> PlanDifferences:
     ruler = _unique((*texts, *_kpi_formulas(earlier, plan), *_kpi_directions(earlier, plan)))
     descriptions = [
         *ruler,
-        *(f"{column} is new" for column in sorted(new)),
+        *(f"{column} is new" for column in sorted(new - added)),
         *(f"the KPI {kpi.name} is new" for kpi in _new_kpis(earlier, plan)),
         *conditions,
     ]

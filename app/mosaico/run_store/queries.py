@@ -167,8 +167,22 @@ def list_summarized_shards(
 
 
 def list_run_metrics(session: Session, run_seq: int) -> list[RunMetricAggregate]:
+    """All metrics of a run, in the order of its plan."""
     statement = select(RunMetricAggregate).where(RunMetricAggregate.run_seq == run_seq)
     return list(session.scalars(statement.order_by(RunMetricAggregate.ordinal)))
+
+
+def list_shown_metrics(session: Session, run: BenchmarkRun) -> list[RunMetricAggregate]:
+    """The metrics of a run to show: that of failed answers, which no benchmark has to name, only where some failed."""
+    added = run.plan.added_columns if run.plan else frozenset()
+    return [
+        row for row in list_run_metrics(session, run.seq) if row.metric not in added or _moves(row)
+    ]
+
+
+def _moves(row: RunMetricAggregate) -> bool:
+    """Return whether a metric is not 0 in a run and in its baseline."""
+    return bool(row.mean or (row.verdict and row.verdict.effect))
 
 
 def list_trace_results(

@@ -258,7 +258,7 @@ class RunHistory:
             RunMetricAggregate.run_seq.in_(self._seqs), RunMetricAggregate.metric.in_(missing)
         )
         for row in self._session.scalars(statement):
-            self._metrics[row.metric][row.run_seq] = PastMetric(_aggregate(row), row.verdict)
+            self._metrics[row.metric][row.run_seq] = PastMetric(aggregate_of(row), row.verdict)
 
     def aggregates_of_run(self, run_seq: int) -> dict[str, Aggregate]:
         """The aggregates of one run, by column, as far as they were loaded."""
@@ -368,5 +368,5 @@ def _from_results(statement: SelectT) -> SelectT:
     )
 
 
-def _aggregate(row: RunMetricAggregate) -> Aggregate:
+def aggregate_of(row: RunMetricAggregate) -> Aggregate:
     return Aggregate(count=row.n, **{name: getattr(row, name) for name in _SHARED_FIELDS})

@@ -49,7 +49,7 @@ class RunResult:
 
     `aggregates` holds one entry for each metric, by column; `trace_count` counts the traces that
     the source has, including those it did not deliver. `metric_warning` names metrics that cannot read many of the
-    expected texts. `series` holds the KPIs and metrics over the
+    expected texts, `gaps` are the reasons of those, by column, that have values of too few traces. `series` holds the KPIs and metrics over the
     last runs, by `metric_series` and `kpi_series`, with the items of this run; it is empty for an
     invalid run and for one without new data. `night` is the `POSITION` of the run; None: its sequence number.
     """
@@ -64,6 +64,7 @@ class RunResult:
     validity: ValidityVerdict
     verdicts: RunVerdicts
     metric_warning: str | None = None
+    gaps: Mapping[str, str] = field(default_factory=dict)
     items: ItemIndex | None = None
     series: Mapping[str, SeriesResult] = field(default_factory=dict)
     place: RunPlace = NEWEST

@@ -3,16 +3,18 @@
 from collections.abc import Sequence
 
 from mosaico.comparison.baseline_comparison import compare_with_baseline
+from mosaico.comparison.unmeasured_deciders import unmeasured_deciders
 from mosaico.core.interruption import interrupted_by
 from mosaico.jobs.handlers import JobContext
 from mosaico.kpis.evaluate import evaluate_kpis
 from mosaico.metrics.aggregate import Aggregate
+from mosaico.metrics.metric_gaps import find_gaps
 from mosaico.metrics.registry import column_of
 from mosaico.metrics.unread_texts import measured_texts, warn_of_unread
 from mosaico.run_store import queries
 from mosaico.run_store.plan import PlannedJudgeCalibration
 from mosaico.run_store.queries import ScoredTrace
-from mosaico.run_store.rules import add_reason, assess_validity, judge_error_reason
+from mosaico.run_store.rules import Validity, add_reason, assess_validity, judge_error_reason
 from mosaico.run_store.run_result import RunResult
 from mosaico.runs.collection import count_absent_traces
 from mosaico.runs.leases import RunLease
@@ -46,11 +48,14 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
     tally = columns.tally()
     aggregates = _with_run_values(job, lease, columns.aggregates())
     texts = measured_texts(plan.refs, aggregates)
+    gaps = find_gaps(plan.refs, aggregates, plan.min_coverage, has_trials=columns.has_trials)
+    reasons = {column: gap.describe() for column, gap in gaps.items()}
     kpis = evaluate_kpis(
         # By column, because a formula may name a metric by an alias.
         plan.kpis,
         lambda key, statistic: aggregates[column_of(key)].statistic(statistic),
         texts,
+        reasons,
     )
     validity = assess_validity(
         tally,
@@ -58,6 +63,9 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
         max_error_share=plan.max_error_share,
         absence=absent.reason,
     )
+    # An invalid run says why: texts that are missing are missing in each metric.
+    if validity.validity is Validity.VALID:
+        validity = add_reason(validity, unmeasured_deciders(plan, kpis, aggregates, gaps))
     validity = add_reason(validity, check_judge(job, lease))
     verdicts, points = compare_with_baseline(
         job,
@@ -66,6 +74,7 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
         plan=plan,
         kpis=kpis,
         validity=validity,
+        gaps=gaps,
         has_new_data=place.has_new_data,
         may_wait=may_wait and place.has_new_data,
     )
@@ -85,6 +94,7 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
         kpis=kpis,
         validity=validity,
         metric_warning=warn_of_unread(texts),
+        gaps=reasons,
         verdicts=verdicts,
         items=judged.items,
         series=judged.series,

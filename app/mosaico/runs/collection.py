@@ -96,6 +96,7 @@ def append_page(
     same traces replaces it.
     """
     run, began = _lock_run_with_collection(session, lease)
+    run.waiting_for = page.waiting_for
     position = (began.trace_count, began.cursor)
     collection = store_page(session, began, page, now)
     # A source may repeat a page, or give an empty one while it waits.

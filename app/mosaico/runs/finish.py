@@ -14,13 +14,15 @@ from mosaico.alerts.rules import AlertEventState
 from mosaico.alerts.service import record_decisions
 from mosaico.comparison.acceptance import hold_back
 from mosaico.comparison.run_verdict_text import NOT_COMPARABLE, say_same_answers
+from mosaico.kpis.evaluate import KpiValue
 from mosaico.kpis.models import KpiHistory
 from mosaico.kpis.verdict_types import BaselineSelection, RunVerdict
 from mosaico.run_store import rules
 from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate
-from mosaico.run_store.rules import RunStatus
+from mosaico.run_store.rules import RunStatus, Validity
 from mosaico.run_store.run_result import RunResult
 from mosaico.run_store.run_series import kpi_series, metric_series, store_points
+from mosaico.runs.late_scores import describe_arrived_scores
 from mosaico.runs.leases import RunLease, lock_leased_run
 from mosaico.runs.run_data import settle_place
 from mosaico.runs.service import end_run
@@ -48,7 +50,7 @@ def finish_run(
     run.validity, run.validity_reasons = validity.validity, list(validity.reasons)
     run.metric_warning = result.metric_warning
     run.coverage, run.error_share = validity.coverage, validity.error_share
-    run.verdict = _run_verdict(result, now)
+    run.verdict = _run_verdict(result, now, describe_arrived_scores(session, run, result))
     hold_back(session, run, result.verdicts.run)
     result = _with_steps(result, record_decisions(session, result, decisions, now))
     _store_metrics(session, result)
@@ -60,9 +62,11 @@ def finish_run(
     end_run(session, run, RunStatus.COMPLETED, now)
 
 
-def _run_verdict(result: RunResult, now: datetime) -> RunVerdict:
-    """The verdict of a run, which first says when its data are not new."""
+def _run_verdict(result: RunResult, now: datetime, arrived: str | None) -> RunVerdict:
+    """The verdict of a run, which first says when its data are not new, or what of them `arrived` since."""
     verdict, same_data = result.verdicts.run, result.place.same_data
+    if arrived is not None:
+        return verdict.model_copy(update={"explanation": f"{arrived} {verdict.explanation}"})
     if same_data is None or same_data.completed_at is None or result.place.is_rescored:
         return verdict
     return say_same_answers(verdict, same_data.completed_at, now)
@@ -125,6 +129,11 @@ def _metric_rows(result: RunResult) -> Iterator[dict[str, object]]:
         }
 
 
+def _kpi_validity(result: RunResult, value: KpiValue) -> Validity:
+    """A KPI of a valid run is invalid alone if one of its metrics has too few values."""
+    return Validity.INVALID if value.is_incomplete else result.validity.validity
+
+
 def _kpi_rows(result: RunResult, now: datetime) -> Iterator[KpiHistory]:
     for value in result.kpis:
         kpi = value.kpi
@@ -143,7 +152,7 @@ def _kpi_rows(result: RunResult, now: datetime) -> Iterator[KpiHistory]:
             unit=kpi.unit,
             direction=kpi.direction,
             within_thresholds=value.within_thresholds,
-            validity=result.validity.validity,
+            validity=_kpi_validity(result, value),
             gate=kpi.gate,
             coverage=result.kpi_coverage(kpi),
             missing=result.kpi_missing(kpi),

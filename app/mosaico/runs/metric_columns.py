@@ -33,6 +33,11 @@ class MetricColumns:
         self._is_filtered = [bool(split_filter(name).tags) for name in columns]
         self._total = self._covered = self._errored = self._failed = self._absent = 0
 
+    @property
+    def has_trials(self) -> bool:
+        """Return whether items were repeated."""
+        return self._item_indexes is not None
+
     def add(self, row: ScoredTrace) -> None:
         """Add the values of one trace, with the reason for each missing one."""
         self.extend([row])

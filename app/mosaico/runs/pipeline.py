@@ -13,10 +13,12 @@ from mosaico.alerts.service import StaleDecision
 from mosaico.comparison.baseline_comparison import BaselineOutdated
 from mosaico.jobs.declarations import BeginRun, CollectTraces, FailRun, FinishRun, ScoreShard
 from mosaico.jobs.handlers import JobContext
+from mosaico.run_store.queries import get_run
 from mosaico.runs import leases, service
 from mosaico.runs.aggregation import compute_result
 from mosaico.runs.collection import collect_run
 from mosaico.runs.finish import finish_run
+from mosaico.runs.late_scores import watch_late_scores
 from mosaico.runs.llm_metrics import measure_shard
 from mosaico.runs.plan_builder import collect_lock, make_plan
 from mosaico.runs.shards import split_run, store_shard
@@ -83,6 +85,7 @@ def _finish(job: JobContext, lease: leases.RunLease) -> None:
     decisions = alerts.evaluate_alerts_for_run(result)
     with res.db.begin() as session:
         finish_run(session, lease, result, decisions, res.clock())
+        watch_late_scores(session, get_run(session, lease.run_id), res, res.clock())
         # In the transaction that completes the run: a crash cannot lose the write-back.
         if lease.plan.write_back.is_requested:
             request_write_back(session, lease.run_id, res)

@@ -16,7 +16,7 @@ from mosaico.kpis.evaluate import PlannedKpi
 from mosaico.metrics.model_metrics import is_remote
 from mosaico.metrics.registry import METRICS, column_of, provider_for, ref_of_column
 from mosaico.metrics.remote_measurement import with_model
-from mosaico.metrics.types import MetricRef
+from mosaico.metrics.types import ERROR_RATE, MetricRef
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.plan import PlannedJudgeCalibration, PlannedMetric, RunPlan
 from mosaico.run_store.queries import get_run
@@ -100,6 +100,7 @@ def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
         production=plan.production,
         expect_items=plan.expect_items,
         settle_for=plan.settle_for,
+        score_names=plan.score_names,
         input_path=plan.input_path,
         output_path=plan.output_path,
         expected_path=plan.expected_path,
@@ -126,7 +127,7 @@ def record_credentials_result(
 def _metrics(
     refs: list[MetricRef], kpis: list[KpiDefinition], llm: LlmServer | None
 ) -> list[PlannedMetric]:
-    """The metrics of the benchmark, then those that only its formulas use."""
+    """The metrics of the benchmark, those that only its formulas use, and that of failed answers."""
     planned = {metric.column: metric for metric in (_metric(ref, llm) for ref in refs)}
     for kpi in kpis:
         for reference in compile_formula(kpi.formula).references:
@@ -137,6 +138,10 @@ def _metrics(
                 listed = planned.get(split_filter(column).key)
                 ref = ref_of_column(column) if listed is None else _filtered_ref(listed, column)
                 planned[column] = _metric(ref, llm)
+    if ERROR_RATE not in planned:
+        # The failures of every run are a check of their own.
+        added = _metric(MetricRef.of(ERROR_RATE), llm)
+        planned[ERROR_RATE] = added.model_copy(update={"is_added": True})
     return list(planned.values())
 
 

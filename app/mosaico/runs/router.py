@@ -261,9 +261,11 @@ def get_run_trace(run_id: RunId, trace_id: TraceId, res: Res) -> TraceView:
 
 @router.get("/{runId}/metrics", dependencies=READ)
 def list_run_metrics(run_id: RunId, res: Res) -> Page[MetricAggregateView]:
-    """List the metrics of a completed run: mean, standard deviation, percentiles, missing values."""
+    """List the metrics of a completed run: mean, standard deviation, percentiles, missing values. `ERROR_RATE` is measured
+    in every run, and listed if answers failed in the run or in its baseline.
+    """
     with res.db.read() as session:
-        metrics = queries.list_run_metrics(session, queries.get_run(session, run_id).seq)
+        metrics = queries.list_shown_metrics(session, queries.get_run(session, run_id))
         return Page(items=[MetricAggregateView.model_validate(metric) for metric in metrics])
 
 

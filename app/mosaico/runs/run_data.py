@@ -33,7 +33,7 @@ def digest_data(session: Session, run: BenchmarkRun) -> str:
         # Traces that the service makes are those of one run and its rescored runs, whatever the agent answers.
         run.source_key if TRACE_SOURCES.get(collection.source).runs_models else "",
         traces,
-        sorted((metric.column, metric.version) for metric in plan.metrics),
+        sorted((metric.column, metric.version) for metric in plan.metrics if not metric.is_added),
         sorted((kpi.id, format_formula(kpi.formula)) for kpi in plan.kpis),
     ]
     return hashlib.sha256(json.dumps(document).encode()).hexdigest()

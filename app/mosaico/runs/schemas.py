@@ -124,6 +124,7 @@ class RunView(WireModel):
     source_run_id: str | None
     source_run_at: datetime | None
     source_warning: str | None
+    waiting_for: str | None
     same_source_as: str | None
     same_data_as: str | None
     has_new_data: Annotated[

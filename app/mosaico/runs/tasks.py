@@ -5,6 +5,7 @@ import logging
 
 from mosaico.jobs.declarations import (
     BeginRun,
+    CheckLateScores,
     CollectTraces,
     DropPurgedRun,
     DropResults,
@@ -18,7 +19,7 @@ from mosaico.jobs.declarations import (
 )
 from mosaico.jobs.handlers import HANDLERS, HandlerFunction, JobContext, RequestT
 from mosaico.run_store.queries import RunNotFound
-from mosaico.runs import pipeline, retention, write_back
+from mosaico.runs import late_scores, pipeline, retention, write_back
 from mosaico.runs.leases import RunEnded
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ HANDLERS.register(CollectTraces, on_failure=FailRun)(_unless_ended(pipeline.coll
 HANDLERS.register(ScoreShard, on_failure=FailRun)(_unless_ended(pipeline.score))
 HANDLERS.register(FinishRun, on_failure=FailRun)(_unless_ended(pipeline.finish))
 HANDLERS.register(FailRun)(_unless_ended(pipeline.on_failure))
+HANDLERS.register(CheckLateScores)(_unless_ended(late_scores.check_late_scores))
 HANDLERS.register(DropPurgedRun)(_unless_ended(retention.drop_purged))
 HANDLERS.register(DropResults)(retention.drop_results)
 HANDLERS.register(DropTraces)(retention.drop_traces)

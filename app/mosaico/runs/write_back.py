@@ -252,8 +252,9 @@ def _metric_scores(
     lease: WriteBackLease, trace_id: str, values: Iterable[float | None]
 ) -> Iterator[NewScore]:
     for metric, value in zip(lease.plan.metrics, values, strict=True):
-        # The source has what it delivered: a copy would be a second score with the same value.
-        if value is not None and not metric.is_delivered:
+        # The source has what it delivered: a copy would be a second score with the same value. What the service adds
+        # of itself is not asked for.
+        if value is not None and not (metric.is_delivered or metric.is_added):
             yield _score(lease, "metric", metric.column, value, trace_id, version=metric.version)
 
 

@@ -12,7 +12,7 @@ from mosaico.comparison.deciders import parse_about
 from mosaico.core.parameter_names import UserInterface, messages_for
 from mosaico.gating.file_inputs import FileInputs, select_all, select_gated
 from mosaico.gating.offline_gate import gate_files
-from mosaico.gating.offline_metrics import kpi_warnings
+from mosaico.gating.offline_metrics import ScoreOptions, kpi_warnings
 from mosaico.gating.rules import GateTerms
 from mosaico.metrics.formula_direction import parse_kpi_text
 from mosaico.metrics.offline_models import LlmOptions, OfflineModels
@@ -38,6 +38,7 @@ def compare(
     *,
     metrics: Metrics | None = None,
     better: Mapping[str, str] | None = None,
+    ranges: Mapping[str, str] | None = None,
     about: str | None = None,
     history: Sequence[Results] = (),
     aa: Results | None = None,
@@ -52,7 +53,8 @@ def compare(
     """The comparison of a candidate with a base: verdict, interval, flipped items.
 
     `metrics` decide together; without them the scores of the results decide, otherwise the metric that fits the expected
-    answers. `better` is the better direction of scores by name, "higher" or "lower". `about` is the question that
+    answers. `better` is the better direction of scores by name, "higher" or "lower", and
+    `ranges` are the values between which they lie, such as "0..1": a failed answer without a score has the worst one. `about` is the question that
     decides: "tasks" is whether exactly these tasks changed, "population" whether other tasks of this kind would; without
     it the first where most tasks have several trials in both. `history` are results of earlier runs of the unchanged agent,
     oldest first, and `aa` those of another run of it: they tell how much whole runs vary. `run_sd` states it, as a standard
@@ -66,7 +68,7 @@ def compare(
         source_of(base, "base", base_columns),
         source_of(candidate, "candidate", candidate_columns),
     )
-    files = FileInputs(sources, reader, better or {})
+    files = FileInputs(sources, reader, ScoreOptions(better or {}, ranges or {}))
     selected = select_all(metrics_text(metrics), files, OfflineModels(llm))
     compared = compare_results(
         *sources, selected, reader, remarks.append, about=parse_about(about),
@@ -87,6 +89,7 @@ def gate(
     metrics: Metrics | None = None,
     kpis: Mapping[str, str] | None = None,
     better: Mapping[str, str] | None = None,
+    ranges: Mapping[str, str] | None = None,
     max_drop: Mapping[str, float] | None = None,
     non_inferiority_margins: Mapping[str, float] | None = None,
     inconclusive_passes: bool | None = None,
@@ -106,7 +109,7 @@ def gate(
 
     `metrics`, `kpis` (formulas by name, as `LATENCY_MS.p95`, or with a direction, as `OUTPUT_TOKENS higher`) and the
     names in `max_drop` and `non_inferiority_margins` are judged together; without them, what decides `compare`.
-    `better`, `about`, `history`, `aa` and `run_sd` as for `compare`. `max_drop` is the largest change
+    `better`, `ranges`, `about`, `history`, `aa` and `run_sd` as for `compare`. `max_drop` is the largest change
     for the worse that does not count; `non_inferiority_margins` are changes for the worse that must
     be ruled out. `inconclusive_passes` None lets an inconclusive outcome pass unless such a margin
     requires a proof. The columns and `llm` as for `compare`.
@@ -125,7 +128,7 @@ def gate(
         source_of(baseline, "baseline", baseline_columns),
         source_of(candidate, "candidate", candidate_columns),
     )
-    files = FileInputs(sources, reader, better or {})
+    files = FileInputs(sources, reader, ScoreOptions(better or {}, ranges or {}))
     formulas = {name: parse_kpi_text(text) for name, text in (kpis or {}).items()}
     selected = select_gated(metrics_text(metrics), formulas, terms, files, OfflineModels(llm))
     remarks += kpi_warnings(selected)

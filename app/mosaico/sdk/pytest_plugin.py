@@ -33,6 +33,7 @@ GATE_OPTIONS = (
     "metrics",
     "kpis",
     "better",
+    "ranges",
     "max_drop",
     "non_inferiority_margins",
     "inconclusive_passes",
@@ -41,8 +42,8 @@ GATE_OPTIONS = (
     "llm",
 )
 MARKER = (
-    "mosaico(items, trials=1, baseline=None, metrics=None, kpis=None, better=None, max_drop=None,"
-    " non_inferiority_margins=None, inconclusive_passes=None, about=None, history=(), aa=None, run_sd=None, concurrency=1,"
+    "mosaico(items, trials=1, baseline=None, metrics=None, kpis=None, better=None, ranges=None,"
+    " max_drop=None, non_inferiority_margins=None, inconclusive_passes=None, about=None, history=(), aa=None, run_sd=None, concurrency=1,"
     " item_seconds=600, columns=None, llm=None): call the test for each item and trial, and pass or fail its answers against the"
     " baseline file."
 )

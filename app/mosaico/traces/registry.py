@@ -40,6 +40,7 @@ class TraceQuery:
     `expect_items` (None: the items of the dataset) may still be growing: the source waits until it
     has had no new item for `settle_for` (None: as long as its items take). `input_path`, `output_path`
     and `expected_path` are JMESPath expressions of the texts that count in the JSON of a trace.
+    `score_names` are the scores that metrics use: the source waits for those that evaluators add after the answers.
     `service_name` selects the spans of one agent. `url`, `public_key` and `secret_key` come from the
     agent `agent_id`. `is_shared`: the benchmark lists other agents too.
     """
@@ -57,10 +58,19 @@ class TraceQuery:
     min_coverage: float = MIN_COVERAGE
     agent_id: str | None = None
     is_shared: bool = False
+    score_names: tuple[str, ...] = ()
     service_name: str | None = None
     url: str | None = None
     public_key: str | None = None
     secret_key: Secret | None = None
+
+    def count_missing_scores(self, trace: Trace) -> int:
+        """How many of the scores that metrics use an answer lacks, as numbers or as labels; evaluators score no failure."""
+        if trace.outcome.is_missing or trace.outcome.is_agent_failure:
+            return 0
+        return sum(
+            name not in trace.scores and name not in trace.attributes for name in self.score_names
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +85,8 @@ class TracePage:
     `warning` says what is uncertain about the run of the source.
     `revision` identifies unchanging content: if the service already holds a collection with the
     same revision, it reads no further page. `dataset_items` is the number of active items of the
-    dataset when the run of the source began; None if the source has no dataset.
+    dataset when the run of the source began; None if the source has no dataset. `waiting_for` is what the source waits for,
+    in words.
     """
 
     traces: tuple[Trace, ...]
@@ -89,6 +100,7 @@ class TracePage:
     revision: str | None = None
     dataset_items: int | None = None
     warning: str | None = None
+    waiting_for: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +190,7 @@ class SourceSpec:
     `runs_models`: the source produces its traces
     with the models that the benchmark configures in `harness`. `reads_production`: the source reads
     `TraceQuery.production`, `maps_fields`: it applies the paths of the query. `list_items` yields the items of the query's dataset, for an agent that is
-    run over them.
+    run over them. `has_late_scores`: evaluators may add scores to a run of the source after it was read.
     """
 
     open: Callable[[Resources], TraceSource]
@@ -192,6 +204,7 @@ class SourceSpec:
     reads_production: bool = False
     maps_fields: bool = False
     list_items: Callable[[Resources, TraceQuery], Iterator[DatasetItem]] | None = None
+    has_late_scores: bool = False
 
 
 TRACE_SOURCES: Final[Registry[SourceSpec]] = Registry(

@@ -231,7 +231,7 @@ def test_gate__kpi_without_a_value_never_passes(files: Path) -> None:
     without_value = gate(
         "--run", files / "good.jsonl", "--baseline", files / "scored.jsonl", *words
     )
-    assert (without_value.exit_code, "it has no value" in without_value.output.lower()) == (3, True)
+    assert (without_value.exit_code, "scores for 0 of 3 items" in without_value.output) == (3, True)
     new = gate("--run", files / "scored.jsonl", "--baseline", files / "good.jsonl", *words)
     assert (new.exit_code, "no item has a value in both runs" in new.output) == (3, True)
 
@@ -240,7 +240,7 @@ def test_gate__kpi_without_a_value_never_passes(files: Path) -> None:
 def test_gate__requested_metric_without_values_is_named(files: Path, run: str) -> None:
     for names in ("ROUGE,TASK_PASSED", "TASK_PASSED"):
         result = gate("--run", files / run, "--baseline", files / "good.jsonl", "--metrics", names)
-        assert "TASK_PASSED: no item has a value in both runs." in result.stdout
+        assert "TASK_PASSED: scores for 0 of 40 items" in result.stdout
 
 
 def test_gate__two_files_of_labels_are_judged_by_one_metric(files: Path) -> None:

@@ -210,7 +210,7 @@ def test_history__files_have_the_verdict_of_a_run_with_a_series(
         service.upload(rows, run_name=f"night-{night}")
         completed.append(service.complete_run(runName=f"night-{night}"))
     *_, previous, stored = completed
-    [metric] = service.get(f"/benchmark-runs/{stored['id']}/metrics")["items"]
+    metric = service.get(f"/benchmark-runs/{stored['id']}/metrics")["items"][0]
     files = [write(tmp_path / f"night-{night}.jsonl", rows) for night, rows in enumerate(runs)]
     *earlier, before, after = files
     compared = mosaico.compare(before, after, history=earlier).comparison
@@ -286,7 +286,7 @@ def test_lost_scores__are_invalid_in_files_and_stored_runs(
     for name, rows in (("before", data.before), ("few", few), ("again", data.before)):
         service.upload(rows, run_name=name)
         runs.append(service.complete_run(runName=name))
-    expected_reason = "scores for 14 of 40 items: 26 have none in the candidate run"
+    expected_reason = "scores for 14 of 40 items"
     verdict = runs[1]["verdict"]
     assert (verdict["verdict"], expected_reason in verdict["reason"]) == ("INVALID", True), verdict
     assert expected_reason in compared.comparison.verdict.explanation
@@ -297,7 +297,8 @@ def test_lost_scores__are_invalid_in_files_and_stored_runs(
     result = CliRunner().invoke(cli, ["gate", "--run", runs[1]["id"], "--json"], env=env)
     assert (json.loads(result.stdout)["outcome"], result.exit_code) == ("INVALID", 3)
     # The next run is compared with the complete one.
-    assert [run["baselineHold"] for run in runs] == [None, "INCOMPLETE", None]
+    assert [run["baselineHold"] for run in runs] == [None, None, None]
+    assert [run["validity"] for run in runs] == ["VALID", "INVALID", "VALID"]
     assert runs[2]["verdict"]["baseline"]["runIds"] == [runs[0]["id"]]
     assert runs[2]["verdict"]["verdict"] == data.verdict
 

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from sqlalchemy import select
 
 from mosaico.core.resources import Resources
+from mosaico.runs.erasure import ErasureSubject, erase_texts
+from mosaico.traces.models import OtelSpan
 from mosaico.traces.otel.export_body import decode_body
 from mosaico.traces.otel.service import delete_expired_traces, encode_spans, store_spans
 from mosaico.traces.production import ProductionTraces, TraceFilters, TraceWindow
@@ -126,6 +129,10 @@ def test_otel_run__newest_run_is_read_after_it_has_ended(service_resources: Reso
         ({"expect_items": 2}, 7),
         ({"expect_items": 2, "settle_for": "2m"}, 19),
         ({"expect_items": "any"}, 1),
+        # Answers without the scores that metrics use, and with them.
+        ({"score_names": ("tone",)}, 19),
+        ({"score_names": ("tone",), "settle_for": "1m"}, 7),
+        ({"expect_items": 2, "score_names": ("tone",)}, 19),
         # Longer than any other wait.
         ({"expect_items": 2, "settle_for": "16m"}, 187),
     ],
@@ -337,3 +344,30 @@ def test_otel_benchmark__run_over_an_experiment_is_scored(service: Service) -> N
     assert (run["status"], run["runName"], run["tracesTotal"]) == ("COMPLETED", "r-1", 2)
     [metric] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
     assert metric["mean"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("subject", "left"),
+    [
+        (ErasureSubject(user_id="ada"), {"b", "c"}),
+        (ErasureSubject(item_id="it"), {"b"}),
+        (ErasureSubject(user_id="nobody"), {"a", "b", "c"}),
+    ],
+)
+def test_erasure__deletes_the_spans_of_a_user_or_an_item(
+    service_resources: Resources, subject: ErasureSubject, left: set[str]
+) -> None:
+    receive(
+        service_resources,
+        [
+            item("a", "it", span_id="1", user__id="ada"),
+            # A span of the same trace that names no user.
+            span("chat", trace="a", span_id="2", parent="1", start_ns=NOON_NS),
+            item("b", "fr", user__id="bob"),
+            item("c", "it"),
+        ],
+    )
+    erase_texts(service_resources.db, subject, NOON)
+    with service_resources.db.read() as session:
+        stored = {trace_id[-1] for trace_id in session.scalars(select(OtelSpan.trace_id))}
+    assert stored == left

@@ -30,14 +30,15 @@ def test_metric_cache__an_unchanged_run_computes_nothing_and_equals_to_the_last_
     )
     first = counting_service.complete_run()
     # All five traces are asked, and the four that have an output have three values each.
-    assert pool.take_counts() == {"ROUGE": 5, "BLEU": 5, "F1_SCORE": 5}
-    assert counts(first) == (12, 0)
+    assert pool.take_counts() == {"ROUGE": 5, "BLEU": 5, "F1_SCORE": 5, "ERROR_RATE": 5}
+    # The failures of five traces, too.
+    assert counts(first) == (12 + 5, 0)
 
     second = counting_service.complete_run()
 
     # The one summary is that of the first run; the second takes its value over.
     assert (pool.take_counts(), pool.summarized) == ({}, {"F1_SCORE": 1})
-    assert counts(second) == (0, 12)
+    assert counts(second) == (0, 12 + 5)
     first_stored, other = rows.stored_run(first["id"]), rows.stored_run(second["id"])
     assert first_stored.results == other.results
     assert first_stored.metrics == other.metrics
@@ -58,7 +59,7 @@ def test_metric_cache__only_an_added_metric_is_computed(
     run = counting_service.complete_run()
 
     assert pool.take_counts() == {"EXACT_MATCH": 5}
-    assert counts(run) == (4, 8)
+    assert counts(run) == (4, 8 + 5)
     assert mean(counting_service, run, "ROUGE") == mean(counting_service, before, "ROUGE")
     assert mean(counting_service, run, "BLEU") == mean(counting_service, before, "BLEU")
     assert mean(counting_service, run, "EXACT_MATCH") == 2 / 4
@@ -132,14 +133,14 @@ def test_metric_cache__only_failed_values_are_tried_again(
     pool.lost = {("ROUGE", "t-2"), ("F1_SCORE", "t-5")}
     broken = counting_service.complete_run()
     # t-2 and t-5 are lost for one metric each; expected a and b, given b and nothing else.
-    assert counts(broken) == (6, 0)
+    assert counts(broken) == (6 + 5, 0)
     pool.take_counts()
     pool.lost.clear()
 
     complete_run = counting_service.complete_run()
 
     assert pool.take_counts() == {"ROUGE": 1, "F1_SCORE": 1}
-    assert counts(complete_run) == (2, 6)
+    assert counts(complete_run) == (2, 6 + 5)
     measure(counting_service, "EXACT_MATCH")
     fresh = counting_service.complete_run()
     assert mean(counting_service, fresh, "EXACT_MATCH") == 2 / 4
@@ -161,7 +162,7 @@ def test_metric_cache__values_outlive_the_run_they_came_from(
     assert rows.stored_run(heir["id"]) == before
     pool.take_counts()
     third = counting_service.complete_run()
-    assert (pool.take_counts(), counts(third)) == ({}, (0, 4))
+    assert (pool.take_counts(), counts(third)) == ({}, (0, 4 + 5))
     for run in (heir, third):
         counting_service.delete(f"{RUNS}/{run['id']}")
     [upload] = counting_service.get("/local-datasets")["items"]

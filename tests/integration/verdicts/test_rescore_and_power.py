@@ -17,8 +17,8 @@ def test_rescore__applies_current_formulas_to_the_same_traces(
     service.work()
     rescored = service.get(f"/benchmark-runs/{again['id']}")
     assert (rescored["status"], rescored["rescoreOf"]) == ("COMPLETED", run["id"])
-    # Nothing is measured twice: 40 traces × 1 metric are taken over.
-    assert (rescored["metricsComputed"], rescored["metricsReused"]) == (0, 40)
+    # Nothing is measured twice: 40 traces × 1 metric and their failures are taken over.
+    assert (rescored["metricsComputed"], rescored["metricsReused"]) == (0, 80)
     values = {
         row["runId"]: row["value"] for row in service.list_items("/kpi-history", kpi="quality")
     }

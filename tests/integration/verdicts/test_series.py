@@ -83,7 +83,7 @@ def test_over_runs__items_are_deleted_with_the_run(
 ) -> None:
     run = complete_run("first", traces(GOOD))
     with service.resources.db.read() as session:
-        assert session.scalar(text("SELECT count(*) FROM run_series")) == 2
+        assert session.scalar(text("SELECT count(*) FROM run_series")) == 3
         # 40 items of 8 bytes, and 4 bytes for each value.
         assert session.scalar(text("SELECT length(keys) FROM run_items")) == 320
         assert session.scalar(text("SELECT max(length(item_values)) FROM run_series")) == 160

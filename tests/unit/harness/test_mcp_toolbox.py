@@ -17,6 +17,9 @@ class Offering:
     async def call(self, tool: str, arguments: dict[str, Any]) -> McpToolCall:
         raise AssertionError(f"nobody calls {tool} with {arguments}")
 
+    async def list_changed_tools(self) -> bool:
+        return False
+
 
 def offering(name: str, *tools: str, **more: Any) -> Offering:
     listed = tuple(

@@ -18,6 +18,7 @@ from mosaico.metrics.engine import (
 )
 from mosaico.metrics.registry import load_metrics
 from mosaico.metrics.types import (
+    Direction,
     MetricFailed,
     MetricFailureKind,
     MetricRef,
@@ -164,8 +165,15 @@ def test_measure__failed_agent_gets_the_worst_value(
 
 
 def test_measure__failed_agent_without_a_worst_value_is_skipped() -> None:
-    row = measure(trace(outcome=TraceOutcome.TIMEOUT), [FakeMetric(raising)])
+    failed = trace(outcome=TraceOutcome.TIMEOUT)
+    row = measure(failed, [FakeMetric(raising, replace(FAKE, minimum=None))])
     assert row.missing == {"FAKE": MetricSkipped(MetricSkipReason.AGENT_ERROR)}
+    # A range has a worse end.
+    assert measure(failed, [FakeMetric(raising)]).values == (0.0,)
+    lower = replace(FAKE, direction=Direction.LOWER_IS_BETTER, maximum=5.0)
+    assert measure(failed, [FakeMetric(raising, lower)]).values == (5.0,)
+    undirected = replace(FAKE, direction=Direction.NEITHER)
+    assert measure(failed, [FakeMetric(raising, undirected)]).values == (None,)
 
 
 def test_measure__empty_answer_gets_the_worst_value_without_computing() -> None:

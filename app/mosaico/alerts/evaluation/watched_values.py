@@ -13,6 +13,7 @@ from mosaico.kpis.evaluate import KpiValue
 from mosaico.kpis.number_text import DIMENSIONLESS_UNITS
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.metrics.aggregate import Aggregate
+from mosaico.metrics.metric_gaps import COUNTING_STATISTICS
 from mosaico.metrics.registry import column_of, providers_for, ref_of_column
 from mosaico.metrics.types import Direction, MetricSpec
 from mosaico.run_store.run_history import PastRun
@@ -62,8 +63,10 @@ def measure(target: RuleTarget, result: RunResult) -> Measurement | None:
         aggregate = result.aggregates.get(column)
         if aggregate is None:
             return None
-        verdict = result.verdicts.metrics.get(column)
-        return replace(measure_metric(target.metric, aggregate), verdict=verdict)
+        measurement = measure_metric(target.metric, aggregate)
+        if column in result.gaps and target.metric.stat not in COUNTING_STATISTICS:
+            measurement = replace(measurement, point=None, reason=result.gaps[column])
+        return replace(measurement, verdict=result.verdicts.metrics.get(column))
     value = next((value for value in result.kpis if value.kpi.id == target.kpi_id), None)
     if value is None:
         return None
@@ -119,7 +122,9 @@ def measure_kpi(
         # optional.
         unit = unit or measurement.spec.unit
         spec = replace(measurement.spec, name=name, harm=spec.harm, unit=unit)
-        return replace(measurement, spec=spec, reason=reason)
+        # A KPI has no value where its metric has too few.
+        point = None if value is None else measurement.point
+        return replace(measurement, spec=spec, point=point, reason=reason)
     if value is None:
         return Measurement(spec=spec, point=None, reason=reason)
     error = _propagated_error(formula, aggregates)

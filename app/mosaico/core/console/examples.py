@@ -40,6 +40,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "datasets list": ("mosaico datasets list --name support",),
     "datasets show": ("mosaico datasets show UPLOAD",),
     "datasets delete": ("mosaico datasets delete UPLOAD --yes",),
+    "datasets purge": ("mosaico datasets purge --user u-1017 --yes",),
     "runs start": ("mosaico runs start nightly support-bot --wait",),
     "runs estimate": ("mosaico runs estimate nightly support-bot",),
     "runs execute": ("mosaico runs execute --dataset items.csv --command './my-agent {input}'",),

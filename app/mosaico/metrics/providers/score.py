@@ -9,7 +9,8 @@ from typing import Final, Literal
 from mosaico.core.errors import Invalid
 from mosaico.metrics.registry import METRICS, version_with
 from mosaico.metrics.score_directions import direction_of_score
-from mosaico.metrics.types import MetricProvider, MetricSpec
+from mosaico.metrics.score_ranges import ScoreRange, is_share, parse_range
+from mosaico.metrics.types import Direction, MetricProvider, MetricSpec, worst_of_range
 from mosaico.traces.types import Trace
 
 ANY_LABEL: Final = "*"
@@ -17,7 +18,7 @@ ANY_LABEL: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class TraceScore:
-    """A score by name; a trace without it is skipped."""
+    """A score by name; a trace without it is skipped, unless the agent failed."""
 
     name: str
     spec: MetricSpec
@@ -55,25 +56,43 @@ def score(
     name: str = "",
     labels: str = "",
     better: Literal["", "higher", "lower"] = "",
+    range: str = "",  # noqa: A002 - the name of the option
     stated: Literal["", "higher", "lower"] = "",
 ) -> MetricProvider:
     numbers = _parse_labels(labels) if labels else None
+    direction = direction_of_score(name, better, stated).direction
+    ends = parse_range(range) if range else ScoreRange(None, None)
     spec = MetricSpec(
         key=f"SCORE[{json.dumps(name, ensure_ascii=False)}]",
         description=(
             "Score of the trace with the name in the option `name`. The option `labels` maps "
             "the labels of a categorical score to numbers. The option `better` says which values are"
             " better, `higher` or `lower`; without it `stated` does, the direction that the source states, and without"
-            " both the name, where it means one thing everywhere."
+            " both the name, where it means one thing everywhere. The option `range`, such as 0..1, says between which"
+            " values it lies"
         ),
         source="the trace itself",
-        version=version_with("1", labels=labels, better=better),
+        version=version_with("2", labels=labels, better=better, range=range),
         unit="score",
-        minimum=None,
-        maximum=None,
-        direction=direction_of_score(name, better, stated).direction,
+        minimum=ends.minimum,
+        maximum=ends.maximum,
+        direction=direction,
+        worst=_worst(name, ends, numbers, direction),
+        measures_failures=True,
+        is_delivered=True,
     )
     return TraceScore(name, spec) if numbers is None else LabelScore(name, numbers, spec)
+
+
+def _worst(
+    name: str, ends: ScoreRange, numbers: Mapping[str, float] | None, direction: Direction
+) -> float | None:
+    """The worst value of a score: of its range, otherwise of the numbers of its labels, otherwise by its name."""
+    if ends.maximum is None and numbers:
+        ends = ScoreRange(min(numbers.values()), max(numbers.values()))
+    if ends.maximum is None and is_share(name):
+        ends = ScoreRange(0.0, None)
+    return worst_of_range(*ends, direction)
 
 
 def _parse_labels(text: str) -> dict[str, float]:

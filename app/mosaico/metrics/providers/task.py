@@ -11,7 +11,7 @@ from mosaico.traces.types import Trace
 class TaskScoreMetric:
     """A score that the harness stored in the trace, also after a timeout.
 
-    Traces of other sources, and those that were not checked, are skipped.
+    Traces that were not checked are skipped; a trace on which the agent failed did not pass its task.
     """
 
     spec: MetricSpec
@@ -25,7 +25,13 @@ class TaskScoreMetric:
 
 def _figure(key: str, description: str) -> MetricFactory:
     spec = MetricSpec(
-        key=key, description=description, source="spec 013 of bashkit", measures_failures=True
+        key=key,
+        description=description,
+        source="spec 013 of bashkit",
+        version="2",
+        worst=0.0,
+        measures_failures=True,
+        is_delivered=True,
     )
 
     def factory() -> MetricProvider:

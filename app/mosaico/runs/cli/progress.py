@@ -71,6 +71,8 @@ def describe_run(run: RunView) -> str:
         return "PENDING waits for a worker"
     if not run.status.is_final:
         share = percent(run)
+        if run.waiting_for:
+            return f"{run.status} waits for {format_cell(run.waiting_for)}"
         if share is None:
             return f"{run.status} collecting traces"
         total = run.traces_total

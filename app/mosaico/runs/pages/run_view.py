@@ -41,7 +41,7 @@ from mosaico.run_store.kpi_trend import (
     trend_points,
 )
 from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate
-from mosaico.run_store.queries import get_run, list_run_metrics
+from mosaico.run_store.queries import get_run, list_shown_metrics
 from mosaico.run_store.rules import MAX_RETRIES, RETRYABLE, RunStatus, Validity
 from mosaico.run_store.run_errors import list_run_errors
 from mosaico.runs.llm_cache import list_llm_usage
@@ -115,7 +115,7 @@ def load_run_page(
             select(BenchmarkRun.id).where(BenchmarkRun.retry_of == run.id).limit(1)
         ),
         "kpis": _kpi_rows(kpis),
-        "metrics": _metric_rows(list_run_metrics(session, run.seq)),
+        "metrics": _metric_rows(list_shown_metrics(session, run)),
         **_alerts(session, run.id, res),
         **_evaluations(session, run.seq),
         "errors": [] if run.purged_at else _errors(session, run),
@@ -152,7 +152,7 @@ def _stages(run: BenchmarkRun) -> list[RunStage]:
         RunStage("Created", "", waits, run.created_at),
         RunStage("Started", "" if run.started_at else "waits for a worker",
                  "done" if run.started_at else "", run.started_at),
-        RunStage("Collected", f"{collected:,} traces" if collected else "",
+        RunStage("Collected", _collected_text(run, collected),
                  "done" if is_done or is_collected else "now" if is_running else ""),
         RunStage("Scored", f"{run.metrics_computed + run.metrics_reused:,} values"
                  if run.traces_processed else "",
@@ -160,6 +160,12 @@ def _stages(run: BenchmarkRun) -> list[RunStage]:
         RunStage(status.capitalize() if status.is_final else "Completed", took,
                  "done" if is_done else "bad" if status is RunStatus.FAILED else "", run.completed_at),
     ]  # fmt: skip
+
+
+def _collected_text(run: BenchmarkRun, collected: int | None) -> str:
+    if run.waiting_for and run.status == RunStatus.RUNNING:
+        return f"waits for {run.waiting_for}"
+    return f"{collected:,} traces" if collected else ""
 
 
 def _kpi_rows(kpis: Sequence[KpiHistory]) -> list[dict[str, Any]]:

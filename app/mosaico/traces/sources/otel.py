@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from sqlalchemy.orm import Session
+
 from mosaico.core.resources import Resources
 from mosaico.traces.otel import queries
 from mosaico.traces.otel.assembly import UNREAD, assemble_items, assemble_trace
@@ -33,6 +35,8 @@ POLL_S: Final = 1.0
 MAX_WAIT: Final = queries.QUIET_WITHOUT_ROOT
 # A run that lacks items is waited for this long after its newest span, unless the benchmark says.
 SETTLE: Final = timedelta(minutes=1)
+# Evaluators take longer than an agent between two items.
+SCORE_SETTLE: Final = timedelta(minutes=2)
 MAX_NAMES_SHOWN: Final = 10
 
 
@@ -72,6 +76,61 @@ class _Unread:
         return describe_unread(self._names) if self._names else None
 
 
+class _RunGrowth:
+    """Whether further spans of a run are expected: those of items, or of evaluators that score its answers."""
+
+    def __init__(self, resources: Resources, query: TraceQuery) -> None:
+        self._resources = resources
+        self._query = query
+        self._counted: ReceivedRun | None = None
+        self._answers = self._unscored = 0
+
+    def is_expected(self, run: ReceivedRun, now: datetime) -> bool:
+        """Return whether the source waits; the wait is longer while something is missing."""
+        if not run.is_quiet(now):
+            return True
+        expected = self._query.expect_items
+        lacks_items = isinstance(expected, int) and run.items < self._query.min_coverage * expected
+        if lacks_items and not run.is_quiet(now, _settle_time(self._query)):
+            return True
+        return not run.is_quiet(now, _score_settle_time(self._query)) and self._lacks_scores(run)
+
+    def describe(self) -> str | None:
+        """What the source waits for, in words; None for further items."""
+        if not self._unscored:
+            return None
+        names = ", ".join(self._query.score_names)
+        scored = self._answers - self._unscored
+        return f"scores of evaluators: {scored} of {self._answers} answers have {names}"
+
+    def _lacks_scores(self, run: ReceivedRun) -> bool:
+        # Once for each state of the run: its traces are assembled.
+        if self._query.score_names and run != self._counted:
+            self._counted, missing = run, [*map(self._query.count_missing_scores, self._items(run))]
+            self._answers, self._unscored = len(missing), sum(map(bool, missing))
+        return self._unscored > 0
+
+    def _items(self, run: ReceivedRun) -> Iterator[Trace]:
+        dataset, after = _require_dataset(self._query), ""
+        while True:
+            with self._resources.db.read() as session:
+                trace_ids = queries.list_run_trace_ids(
+                    session, dataset, run.name, after, TRACES_PER_PAGE, self._query.service_name
+                )
+                yield from list(_read_items(session, trace_ids, dataset, run.name))
+            if len(trace_ids) < TRACES_PER_PAGE:
+                return
+            after = trace_ids[-1]
+
+
+def _read_items(
+    session: Session, trace_ids: Sequence[str], dataset: str, run_name: str
+) -> Iterator[Trace]:
+    """The items of a run in some traces."""
+    for spans in queries.read_spans_by_trace(session, trace_ids):
+        yield from assemble_items(spans, dataset, run_name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtelSource:
     """Reads `otel_spans`: an experiment run of a dataset, or the traces of a window.
@@ -95,8 +154,12 @@ class OtelSource:
         cursor = _Cursor.decode(text) if text else self._start(self._get_run(query).name)
         query = replace(query, run_name=cursor.run_name)
         if not cursor.rank:
+            growth = _RunGrowth(self.resources, query)
             yield from self._wait(
-                cursor, lambda now: self._is_growing(query, now), _longest_wait(query)
+                cursor,
+                lambda now: growth.is_expected(self._get_run(query), now),
+                _longest_wait(query),
+                growth.describe,
             )
             cursor = self._start(cursor.run_name)
         unread = _Unread()
@@ -108,11 +171,7 @@ class OtelSource:
                 trace_ids = queries.list_run_trace_ids(
                     session, dataset, run.name, cursor.rank, TRACES_PER_PAGE, query.service_name
                 )
-                traces = tuple(
-                    trace
-                    for spans in queries.read_spans_by_trace(session, trace_ids)
-                    for trace in assemble_items(spans, dataset, run.name)
-                )
+                traces = tuple(_read_items(session, trace_ids, dataset, run.name))
             is_last = len(trace_ids) < TRACES_PER_PAGE
             cursor = cursor.after(trace_ids[-1:], len(traces))
             yield TracePage(
@@ -190,18 +249,12 @@ class OtelSource:
         cursor: _Cursor,
         is_active: Callable[[datetime], bool],
         longest: timedelta,
+        describe: Callable[[], str | None] = lambda: None,
     ) -> Iterator[TracePage]:
-        """Yield heartbeats while further spans are expected, until the limit."""
+        """Yield heartbeats while further spans are expected, until the limit; `describe` says for what."""
         while (now := self.resources.clock()) < cursor.as_of + longest and is_active(now):
-            yield TracePage(traces=(), cursor=cursor.encode())
+            yield TracePage(traces=(), cursor=cursor.encode(), waiting_for=describe())
             self.pause(POLL_S)
-
-    def _is_growing(self, query: TraceQuery, now: datetime) -> bool:
-        """Return whether further items of the run are expected; then the wait is longer."""
-        run = self._get_run(query)
-        expected = query.expect_items
-        lacks_items = isinstance(expected, int) and run.items < query.min_coverage * expected
-        return not run.is_quiet(now, _settle_time(query) if lacks_items else queries.QUIET)
 
     def _has_open_traces(self, production: ProductionTraces, now: datetime) -> bool:
         with self.resources.db.read() as session:
@@ -249,6 +302,10 @@ def _of_service(production: ProductionTraces, service_name: str | None) -> Produ
 
 def _settle_time(query: TraceQuery) -> timedelta:
     return SETTLE if query.settle_for is None else parse_duration(query.settle_for)
+
+
+def _score_settle_time(query: TraceQuery) -> timedelta:
+    return SCORE_SETTLE if query.settle_for is None else parse_duration(query.settle_for)
 
 
 def _longest_wait(query: TraceQuery) -> timedelta:
@@ -299,5 +356,6 @@ TRACE_SOURCES.register(
         open=lambda resources: OtelSource(resources=resources),
         list_runs=list_runs,
         reads_production=True,
+        has_late_scores=True,
     ),
 )

@@ -26,6 +26,9 @@ from mosaico.core.console.terminal import (
     CommandGroup,
     Format,
     OutputFormat,
+    WrongUsage,
+    Yes,
+    confirm,
     print_status,
 )
 from mosaico.core.web.page_paths import path_of
@@ -140,6 +143,37 @@ datasets.add_list(
 )
 datasets.add_show(help_text="Show an upload.")
 datasets.add_delete(help_text="Delete an upload. Runs that read it keep its traces.")
+
+
+@cli.command("purge")
+def purge_texts(
+    *,
+    item: Annotated[
+        str | None, typer.Option("--item", metavar="ID", help="Item whose texts to erase.")
+    ] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(
+            "--user",
+            metavar="ID",
+            help="User whose texts to erase: the attribute `user` of traces.",
+        ),
+    ] = None,
+    yes: Yes = False,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Erase the texts of an item or of a user from all uploads, runs and received spans.
+
+    Values and verdicts are kept. It cannot be undone, and is recorded in the audit log.
+    """
+    if (item is None) == (user is None):
+        raise WrongUsage("either --item or --user is required", hint="add --item ID, or --user ID")
+    subject = f"item {item}" if item is not None else f"user {user}"
+    confirm(f"Erase all texts of the {format_cell(subject)}? This cannot be undone.", yes=yes)
+    with open_api() as api:
+        erased = api.post(f"{PATH}/purge", {"itemId": item, "userId": user})
+    lines = [f"traces erased: {erased['traces']}", f"spans deleted: {erased['spans']}"]
+    print_change(erased, output, lines, str(erased["traces"]))
 
 
 def _parameters(

@@ -198,7 +198,8 @@ class LangfusePolicy:
 
     A run with activity in the last `active_run_s` is polled every `poll_s` until it is unchanged
     in `stable_polls` polls, for at most `stable_deadline_s`. A run that lacks items is polled for at
-    most `settle_limit_s`.
+    most `settle_limit_s`. A run whose scores are incomplete is read every `score_poll_s` until none has arrived
+    for `score_quiet_s`, for at most `score_limit_s`, and not if it ended before that.
     """
 
     request_s: float = 60.0
@@ -212,6 +213,9 @@ class LangfusePolicy:
     stable_polls: int = 3
     stable_deadline_s: float = 600.0
     settle_limit_s: float = 3600.0
+    score_poll_s: float = 15.0
+    score_quiet_s: float = 120.0
+    score_limit_s: float = 900.0
 
     @property
     def _backoff(self) -> ExponentialBackoff:

@@ -57,6 +57,7 @@ from mosaico.traces.sources.langfuse.reader import (
     RunReader,
     parse_cursor,
 )
+from mosaico.traces.sources.langfuse.score_settling import ScoreSettler
 from mosaico.traces.sources.langfuse.scores import write_scores
 from mosaico.traces.sources.langfuse.settling import RunSettler, is_active
 from mosaico.traces.sources.langfuse.windows import WindowReader, estimate_requests
@@ -67,6 +68,15 @@ log = logging.getLogger(__name__)
 # Additional passes over a run with missing rows; the waits before them double.
 # Waits of 5, 10, 20 and 40 s: together longer than reads lag behind writes (15 to 30 s).
 MAX_PASSES: Final = 4
+
+
+class _Awaited:
+    """What the thread that reads a run waits for, in words; None while it does not wait."""
+
+    text: str | None = None
+
+    def tell(self, text: str | None) -> None:
+        self.text = text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +90,12 @@ class LangfuseSource:
     def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
         credentials = require_credentials(query.url, query.public_key, query.secret_key)
         cancel, last_cursor = CancelToken(), cursor or INITIAL_CURSOR
-        pages = self._read(credentials, query, cursor, cancel.pause)
+        awaited = _Awaited()
+        pages = self._read(credentials, query, cursor, cancel.pause, awaited)
         for page in with_heartbeat(pages, cancel, heartbeat_s=HEARTBEAT_S):
             if page is None:
                 # A sign of life: the worker checks for a cancel while the source waits.
-                yield TracePage(traces=(), cursor=last_cursor)
+                yield TracePage(traces=(), cursor=last_cursor, waiting_for=awaited.text)
                 continue
             last_cursor = page.cursor or last_cursor
             yield replace(page, traces=tuple(clean_texts(trace, query) for trace in page.traces))
@@ -95,6 +106,7 @@ class LangfuseSource:
         query: TraceQuery,
         cursor: str | None,
         pause: Callable[[float], None],
+        awaited: "_Awaited",
     ) -> Generator[TracePage, None, None]:
         """The pages after a cursor: of the traces of production, or of a run."""
         if query.production is not None:
@@ -107,7 +119,7 @@ class LangfuseSource:
             )
             return window_reader.pages(cursor)
         run_reader = _CollectionReader(
-            source=self, credentials=credentials, query=query, pause=pause
+            source=self, credentials=credentials, query=query, pause=pause, awaited=awaited
         )
         return run_reader.pages(parse_cursor(cursor))
 
@@ -120,6 +132,7 @@ class _CollectionReader:
     credentials: LangfuseCredentials
     query: TraceQuery
     pause: Callable[[float], None]
+    awaited: _Awaited
 
     def pages(self, start: CollectionCursor | None) -> Generator[TracePage, None, None]:
         resources, policy = self.source.resources, self.source.policy
@@ -201,6 +214,7 @@ class _CollectionReader:
         self, client: LangfuseClient, reader: RunReader, run: ExperimentRun, project_id: str | None
     ) -> CollectionCursor:
         run = self._settler(client, reader).wait(run)
+        self._score_settler(reader).wait(run)
         now = self.source.resources.clock()
         return CollectionCursor(api=reader.api, run=run, project_id=project_id, as_of=now)
 
@@ -234,6 +248,16 @@ class _CollectionReader:
             pause=self.pause,
             clock=self.source.clock,
             now_ms=self._now_ms,
+        )
+
+    def _score_settler(self, reader: RunReader) -> ScoreSettler:
+        return ScoreSettler(
+            reader=reader,
+            query=self.query,
+            policy=self.source.policy,
+            pause=self.pause,
+            now_ms=self._now_ms,
+            tell=self.awaited.tell,
         )
 
     def _now_ms(self) -> int:
@@ -369,6 +393,7 @@ TRACE_SOURCES.register(
         write_scores=write_scores,
         estimate=estimate_requests,
         reads_production=True,
+        has_late_scores=True,
         maps_fields=True,
     ),
 )
