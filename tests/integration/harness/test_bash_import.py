@@ -12,10 +12,8 @@ from mosaico.harness.bash.result_file import json_report
 from mosaico.harness.judge import JudgeScore
 from mosaico.harness.results import AttemptOutcome, ConversationEnding
 from mosaico.traces.files.ndjson import iter_traces
-from mosaico.traces.producers import harness_results
 from mosaico.traces.producers.harness_results import read_results
 from mosaico.traces.types import ToolCall, Trace, TraceOutcome
-from mosaico.traces.uploads import service as uploads
 from tests.support.bash_eval import (
     HAIKU,
     RECORDINGS,
@@ -217,22 +215,3 @@ def test_import__unstorable_text_is_replaced(service: Service) -> None:
     stored = post_import(service, json.dumps(document).encode())
     assert stored.status_code == 201, stored.text
     assert "\u0000" not in stored.json()["runName"]
-
-
-def test_import__file_of_very_many_values_is_refused_unread(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Millions of empty lists would take thirty times the memory of the file."""
-    monkeypatch.setattr(harness_results, "MAX_VALUES", 1000)
-    answer = post_import(service, b"[" + b"[]," * 999 + b"[]]")
-    assert (answer.status_code, answer.json()["detail"]) == (
-        422,
-        "the body has more than 1,000 JSON values; import a part of the results",
-    )
-
-
-def test_import__one_file_is_read_at_a_time(service: Service) -> None:
-    with uploads.READING:
-        busy = post_import(service, one_attempt_file())
-    assert (busy.status_code, busy.headers["Retry-After"]) == (503, "10")
-    assert post_import(service, one_attempt_file()).status_code == 201

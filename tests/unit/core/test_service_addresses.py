@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from mosaico.core.console.service_address import find_pages_url, find_service
-from mosaico.core.settings import BadSettings, Settings, base_url, load_settings
+from mosaico.core.environment import BadSettings
+from mosaico.core.settings import Settings, base_url, load_settings
 
 
 @pytest.fixture(autouse=True)

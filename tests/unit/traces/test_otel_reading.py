@@ -178,9 +178,9 @@ def test_warning__of_an_export_names_what_no_convention_knows(
     spans: list[ProtoSpan], warned: bool
 ) -> None:
     with encode_spans(decode_body(export(spans), PROTOBUF_TYPE)) as encoded:
-        assert encoded.rejected == 0
-        assert ("bot.answer" in encoded.message) is warned
-        assert bool(encoded.message) is warned
+        assert encoded.counts.rejected == 0
+        assert ("bot.answer" in encoded.counts.message) is warned
+        assert bool(encoded.counts.message) is warned
 
 
 def test_stored_span__of_an_older_version_has_no_version_of_its_scope() -> None:

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import httpx
 
+from mosaico.core.environment import BadSettings
 from mosaico.core.secret_files import read_secret_file
-from mosaico.core.settings import BadSettings, Settings, base_url, find_public_url, load_settings
+from mosaico.core.settings import Settings, base_url, find_public_url, load_settings
 
 ADMIN_KEY_FILE = "admin.key"
 

@@ -7,11 +7,12 @@ JSON never reaches a route, so that nothing is left half-written.
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
+import anyio.to_thread
 from fastapi import Depends, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -245,11 +246,20 @@ async def _read_field_names(content_type: str, body: bytes) -> list[str]:
         kind.startswith("application/") and kind.endswith("+json")
     ):
         raise UnsupportedMediaType
-    if len(body) > THREAD_PARSE_BYTES:
-        document = await run_in_threadpool(parse_json, body)
-    else:
-        document = parse_json(body)
+    if len(body) <= THREAD_PARSE_BYTES:
+        return _field_names(body)
+    return await anyio.to_thread.run_sync(_field_names, body, limiter=_parsers())
+
+
+def _field_names(body: bytes) -> list[str]:
+    document = parse_json(body)
     return sorted(document) if isinstance(document, dict) else []
+
+
+@cache
+def _parsers() -> anyio.CapacityLimiter:
+    """Two bodies are parsed at a time: small values take thirty times the memory of their text."""
+    return anyio.CapacityLimiter(2)
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:

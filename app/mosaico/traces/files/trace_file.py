@@ -14,7 +14,7 @@ from mosaico.core.registry import LoadedPlugin
 from mosaico.traces.answer_markup import has_thinking, strip_fences, strip_thinking
 from mosaico.traces.error_rules import excuse_error
 from mosaico.traces.files.ignored_fields import NOT_USED
-from mosaico.traces.files.import_file import Container, ImportFile, InvalidImport, is_blank_row
+from mosaico.traces.files.import_file import Container, ImportFile, is_blank_row
 from mosaico.traces.files.importer_registry import (
     IMPORTERS,
     ImportedTraces,
@@ -22,6 +22,7 @@ from mosaico.traces.files.importer_registry import (
     in_column,
     load_importers,
 )
+from mosaico.traces.files.limited_file import InvalidImport
 from mosaico.traces.files.ndjson import format_trace_line
 from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.read_report import ReadCounts, ReadReport
