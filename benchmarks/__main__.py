@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from benchmarks import (
     api,
+    bombs,
     collection,
     environment,
     faults,
@@ -43,6 +44,7 @@ GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "otel": otel.measure,
 }
 ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {
+    "bombs": bombs.measure,
     "collection": collection.measure,
     "faults": faults.measure,
     "history": history.measure,

@@ -152,6 +152,12 @@ FILES = [
         "row group 1 has more than 1 MiB",
         PART,
     ),
+    Bomb(
+        "repeated.parquet",
+        lambda: table(id=[str(n) for n in range(30)], input=["q"] * 30, output=["a" * 100_000] * 30),
+        "unpacked file has more than 2 MiB",
+        UNPACKED,
+    ),
     Bomb("wide.csv", lambda: b",".join(b"c%d" % n for n in range(11)) + b"\n" + b"," * 10 + b"1\n",
          "more than 10 columns", COLUMNS),
     Bomb("wide.parquet", lambda: table(**{f"c{n}": ["1"] for n in range(11)}), "10 columns", COLUMNS),

@@ -69,6 +69,10 @@ DISCARD_TIMEOUT_S = 5.0
 
 BODY_FIELDS = "body_fields"
 
+# The validation of a body, with an error for each value that is wrong, blocks the event loop: this many for a few
+# hundredths of a second.
+MAX_VALUES = 10_000
+
 # Parsing more than this blocks the event loop for over a millisecond, so a thread does it.
 THREAD_PARSE_BYTES = 16 * 1024
 
@@ -253,7 +257,16 @@ async def _read_field_names(content_type: str, body: bytes) -> list[str]:
 
 def _field_names(body: bytes) -> list[str]:
     document = parse_json(body)
+    if len(body) > THREAD_PARSE_BYTES and _count_values(document) > MAX_VALUES:
+        raise TooLarge(f"The body has more than {MAX_VALUES:,} JSON values; send less at once.")
     return sorted(document) if isinstance(document, dict) else []
+
+
+def _count_values(value: Any) -> int:
+    """The number of values in a parsed document, whose depth is limited."""
+    if isinstance(value, dict):
+        return 1 + sum(map(_count_values, value.values()))
+    return 1 + sum(map(_count_values, value)) if isinstance(value, list) else 1
 
 
 @cache

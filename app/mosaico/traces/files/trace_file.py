@@ -35,6 +35,8 @@ FILE_SUFFIXES: Final = frozenset(
     {".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".eval", ".xlsx"}
 )
 SAMPLED_TRACES: Final = 200
+# What unpacks to more than its bytes.
+PACKED: Final = frozenset({Container.ZIP, Container.PARQUET, Container.SPREADSHEET})
 
 
 class Reading:
@@ -58,8 +60,13 @@ class Reading:
         out where nothing may be.
         """
         options, counts = self._file.options, self._file.counts
+        is_packed, text_chars = self._file.container in PACKED, 0
         for trace in self.imported.traces:
             self.report.results += 1
+            if is_packed:
+                # A value that many rows share is stored once, and unpacks with each of them.
+                text_chars += _text_chars(trace)
+                self._file.require_all_unpacked(text_chars)
             read = excuse_error(_strip_answer(trace, options, counts), options.infra_errors)
             counts.errors.add(read.trace_id, read.outcome, read.error)
             yield read
@@ -244,6 +251,11 @@ def is_changed(options: ReadOptions) -> bool:
     return bool(
         options.strip_thinking or options.strip_fences or options.strict or options.infra_errors
     )
+
+
+def _text_chars(trace: Trace) -> int:
+    texts = (trace.input, trace.output, trace.expected_output, trace.error)
+    return sum(len(text) for text in texts if text)
 
 
 def _strip_answer(trace: Trace, options: ReadOptions, counts: ReadCounts) -> Trace:
