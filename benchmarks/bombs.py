@@ -6,14 +6,17 @@
 import gzip
 import io
 import json
+import multiprocessing
 import os
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
+from multiprocessing.sharedctypes import Synchronized
+from multiprocessing.synchronize import Event
 from typing import Final, NamedTuple
 
 import httpx
@@ -32,6 +35,7 @@ MAX_READY_S: Final = 1.0
 # The limit of a child process, and what it needs to start.
 MAX_CHILD_MIB: Final = 1024 + 128
 PAUSE_S: Final = 0.05
+IDLE_S: Final = 5.0
 TIMEOUT_S: Final = 900
 BUSY: Final = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS)
 
@@ -49,15 +53,20 @@ class Bomb(NamedTuple):
 
 def measure() -> Iterator[BenchRow]:
     bombs = list(_bombs())
-    with served() as service, _watched(service) as watch:
-        with ThreadPoolExecutor(len(bombs)) as senders:
+    with served() as service:
+        with _watched(service) as idle:
+            time.sleep(IDLE_S)
+        with _watched(service) as watch, ThreadPoolExecutor(len(bombs)) as senders:
             answers = list(senders.map(lambda bomb: _send_until_read(service, bomb), bombs))
         api_mib = peak_mib(process_of_role(service, "api").pid)
     print("; ".join(answers))
     note = f"{len(answers)} uploads at once"
     yield _row("bombs-api", api_mib, MAX_API_MIB, "MiB of the API process", note)
-    yield _row("bombs-ready", watch.ready_s, MAX_READY_S, "s for /readyz", note)
-    yield _row("bombs-failures", watch.failures, 0.5, "answers of /readyz that are not 200", note)
+    compared = f"{note}; {idle.ready_s.value:.2f} s without any"
+    yield _row("bombs-ready", watch.ready_s.value, MAX_READY_S, "s for /readyz", compared)
+    yield _row(
+        "bombs-failures", watch.failures.value, 0.5, "answers of /readyz that are not 200", note
+    )
     yield _row("bombs-reader", watch.child_mib, MAX_CHILD_MIB, "MiB of a process that reads", note)
 
 
@@ -158,7 +167,7 @@ def _send_until_read(service: RunningService, bomb: Bomb) -> str:
 
 
 def _send(service: RunningService, bomb: Bomb) -> int:
-    base = str(service.client.base_url).removesuffix("/api/v1/")
+    base = _base(service)
     headers = {**service.client.headers, "Origin": base}
     with httpx.Client(base_url=base, headers=headers, trust_env=False, timeout=TIMEOUT_S) as client:
         if bomb.is_file:
@@ -172,41 +181,48 @@ def _send(service: RunningService, bomb: Bomb) -> int:
 
 
 class _Watch:
-    """The longest time of `/readyz`, and the largest child of the API, while it is observed."""
+    """The longest time of `/readyz` in a process of its own, its other answers, and the largest child of the API."""
 
-    ready_s = 0.0
-    child_mib = 0.0
-    failures = 0
+    def __init__(self, base: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.ready_s = context.Value("d", 0.0)
+        self.failures = context.Value("i", 0)
+        self.child_mib = 0.0
+        self.ended = context.Event()
+        self.process = context.Process(
+            target=_ask, args=(base, self.ended, self.ready_s, self.failures)
+        )
+
+    def weigh(self, service: RunningService) -> None:
+        while not self.ended.wait(PAUSE_S):
+            for child in process_of_role(service, "api").children(recursive=True):
+                with suppress(psutil.NoSuchProcess, FileNotFoundError, ValueError):
+                    self.child_mib = max(self.child_mib, peak_mib(child.pid))
+
+
+def _ask(
+    base: str, ended: Event, ready_s: "Synchronized[float]", failures: "Synchronized[int]"
+) -> None:
+    with httpx.Client(base_url=base, trust_env=False, timeout=TIMEOUT_S) as client:
+        while not ended.wait(PAUSE_S):
+            began = time.perf_counter()
+            failures.value += client.get("/readyz").status_code != HTTPStatus.OK
+            ready_s.value = max(ready_s.value, time.perf_counter() - began)
 
 
 @contextmanager
 def _watched(service: RunningService) -> Iterator[_Watch]:
-    watch, ended = _Watch(), threading.Event()
-
-    def observe(once: Callable[[], None]) -> None:
-        while not ended.wait(PAUSE_S):
-            once()
-
-    base = str(service.client.base_url).removesuffix("/api/v1/")
-    client = httpx.Client(base_url=base, trust_env=False, timeout=TIMEOUT_S)
-
-    def ask() -> None:
-        began = time.perf_counter()
-        watch.failures += client.get("/readyz").status_code != HTTPStatus.OK
-        watch.ready_s = max(watch.ready_s, time.perf_counter() - began)
-
-    def weigh() -> None:
-        for child in process_of_role(service, "api").children(recursive=True):
-            with suppress(psutil.NoSuchProcess, FileNotFoundError, ValueError):
-                watch.child_mib = max(watch.child_mib, peak_mib(child.pid))
-
-    threads = [threading.Thread(target=observe, args=(once,)) for once in (ask, weigh)]
-    for thread in threads:
-        thread.start()
+    watch = _Watch(_base(service))
+    thread = threading.Thread(target=watch.weigh, args=(service,))
+    watch.process.start()
+    thread.start()
     try:
         yield watch
     finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
-        client.close()
+        watch.ended.set()
+        thread.join()
+        watch.process.join()
+
+
+def _base(service: RunningService) -> str:
+    return str(service.client.base_url).removesuffix("/api/v1/")

@@ -307,9 +307,7 @@ class ImportFile(LimitedFile):
             )
 
     def _json_lines(self) -> Iterator[TableRow]:
-        limit = self.options.limits.part_bytes
-        for number, line in enumerate(_iter_lines(self.open(), limit), start=1):
-            self.require_unpacked(len(line), f"line {number}")
+        for number, line in enumerate(self.lines(), start=1):
             if not line.removeprefix(codecs.BOM_UTF8).isspace() and line != codecs.BOM_UTF8:
                 yield self._object_row(f"line {number}", self.parse(line, number))
 

@@ -1,5 +1,6 @@
 """A file whose parts are checked against the limits of its options, before they fill the memory."""
 
+from collections.abc import Iterator
 from typing import IO, Final, NoReturn
 
 from mosaico.core.errors import Invalid
@@ -29,6 +30,15 @@ class LimitedFile:
         """The content from its beginning; only one reader at a time."""
         self._file.seek(0)
         return self._file
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines, one in memory at a time. Raises: `InvalidImport` for a long one."""
+        longest = self.options.limits.part_bytes
+        file, number = self.open(), 0
+        while line := file.readline(longest + 1):
+            number += 1
+            self.require_unpacked(len(line), f"line {number}")
+            yield line
 
     def require_few_values(self, raw: bytes, part: str) -> None:
         """Raise `InvalidImport` before a JSON text is parsed that would take very much memory."""

@@ -1,5 +1,6 @@
 """Reads uploads in child processes: what others sent is never parsed in a process that answers requests."""
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,12 +41,15 @@ from mosaico.traces.uploads.uploaded_traces import UploadedTraces
 
 
 def _load_importers() -> None:
+    # Requests go first on a busy machine.
+    os.nice(READING_NICE)
     load_importers(lambda _: None)
 
 
 # Two, so that one large upload does not keep out all others.
 READERS: Final = ChildProcesses(2, warm_up=_load_importers, is_kept=True, wait_s=30.0, waiting=4)
 RETRY_AFTER_S: Final = 10
+READING_NICE: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
