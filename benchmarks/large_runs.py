@@ -51,7 +51,7 @@ def measure() -> Iterator[BenchRow]:
         runs = [_run(service, night) for night in range(2)]
         _copy(service)
         with _weighed(service) as peak:
-            path = f"/benchmark-runs/compare?baseId={runs[0]}&candidateId={runs[1]}"
+            path = f"/benchmark-runs/compare?baseline={runs[0]}&candidate={runs[1]}"
             service.client.get(path, timeout=3600).raise_for_status()
             path = f"/benchmark-runs/{runs[1]}/categories?field=category"
             service.client.get(path, timeout=3600).raise_for_status()
