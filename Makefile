@@ -35,11 +35,13 @@ serve: install ## API, worker and embedded database on http://127.0.0.1:8080
 test: dev ## all tests, on an embedded Postgres of their own
 	@$(BIN)/python -m pytest
 
-prove: dev ## rates of verdicts and alerts in half an hour, then long campaigns: kills, fuzzing, properties
+prove: dev ## rates of verdicts and alerts in half an hour, then long campaigns: kills, bombs, full disks, fuzzing, properties
 	@$(BIN)/python -m benchmarks.calibration
 	@$(BIN)/python -m benchmarks.run_variation
 	@$(BIN)/python -m benchmarks.detection
 	@$(BIN)/python -m pytest -rs -m 'prove or hypothesis' --hypothesis-profile=prove -n 0
+	@$(BIN)/python -m pytest -rs -k 'full_disk or disk_that_fills_up' -n 0 tests/integration
+	@$(BIN)/python -m benchmarks bombs
 
 busy: dev ## kills and takeovers on a busy machine: tests/e2e beside 20 endless loops
 	@$(BIN)/python -m pytest --busy-loops 20 -n 0 tests/e2e

@@ -47,6 +47,11 @@ def peak_mib_by_role(service: RunningService) -> dict[str, float]:
     return peaks
 
 
+def process_of_role(service: RunningService, role: str) -> psutil.Process:
+    """The process of a service with this role, such as `api`."""
+    return next(process for process in _processes(service) if _role(process) == role)
+
+
 def _processes(service: RunningService) -> Iterator[psutil.Process]:
     return _trees((service.pid, postmaster_of(service.data_dir)))
 

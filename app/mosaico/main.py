@@ -51,6 +51,7 @@ from mosaico.core.web.listener import inherited_listener
 from mosaico.core.web.request_origin import AllowedHostsMiddleware, HostPolicy, host_policy
 from mosaico.core.web.response_headers import ResponseHeadersMiddleware, SecurityHeadersMiddleware
 from mosaico.core.web.sse import EventHub
+from mosaico.jobs.child_process import close_children
 from mosaico.notifications.queries import count_inbox
 from mosaico.plugin_loading import load_plugins
 from mosaico.startup import opened_resources, set_up_logs
@@ -261,5 +262,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = pool.size()
     async with app.state.hub.running():
         yield
+    close_children()
     app.state.probe.close()
     app.state.stream_db.dispose()

@@ -89,8 +89,9 @@ if TYPE_CHECKING:
         RecipientGone,
     )
     from mosaico.notifications.webhook_client import parse_recipient_url, post
-    from mosaico.traces.files.import_file import Container, ImportFile, InvalidImport, TableRow
+    from mosaico.traces.files.import_file import Container, ImportFile, TableRow
     from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+    from mosaico.traces.files.limited_file import InvalidImport
     from mosaico.traces.files.table_traces import read_table
     from mosaico.traces.production import ProductionTraces, ScoreFilter, TraceFilters, TraceWindow
     from mosaico.traces.registry import (
@@ -236,7 +237,8 @@ if not TYPE_CHECKING:
             " MessageLink MessageRejected MessageSeverity NotificationMessage PublishedMessage"
             " RecipientGone",
             "notifications.webhook_client": "parse_recipient_url post",
-            "traces.files.import_file": "Container ImportFile InvalidImport TableRow",
+            "traces.files.import_file": "Container ImportFile TableRow",
+            "traces.files.limited_file": "InvalidImport",
             "traces.files.importer_registry": "IMPORTERS ImportedTraces Importer",
             "traces.files.table_traces": "read_table",
             "traces.production": "ProductionTraces ScoreFilter TraceFilters TraceWindow",

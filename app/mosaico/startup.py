@@ -18,6 +18,7 @@ from mosaico.core.encryption import (
     require_random_key,
 )
 from mosaico.core.errors import Misconfigured
+from mosaico.core.import_settings import import_options
 from mosaico.core.key_rotation import list_encrypted_columns, require_known_keys
 from mosaico.core.llm_server import configured_llm_server
 from mosaico.core.logging import LogFormat, configure_logging
@@ -135,6 +136,7 @@ def opened_resources(
                 "rate_limit": str(settings.rate_limit),
                 "false_pages_per_month": str(settings.false_pages_per_month or ""),
                 "require_if_match": "yes" if settings.require_if_match else "",
+                **import_options(settings),
             },
             llm_server=configured_llm_server(settings),
             model_keys=model_keys(settings),

@@ -11,7 +11,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from mosaico.core.settings import Settings, variable_name
+from mosaico.core.environment import variable_of
+from mosaico.core.settings import Settings
 from tests.support.env_example import render_env_example
 from tests.support.references import Reference
 
@@ -208,7 +209,7 @@ def test_env_example__lists_every_setting() -> None:
 
 def test_settings_page__lists_every_setting() -> None:
     page = (ROOT / "docs" / "settings.md").read_text()
-    names = map(variable_name, Settings.model_fields)
+    names = (variable_of(Settings, field) for field in Settings.model_fields)
     assert [name for name in names if f"`{name}`" not in page] == []
 
 

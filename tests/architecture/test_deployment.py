@@ -10,7 +10,8 @@ import yaml
 
 from mosaico.api import PAGES, PREFIX, ROUTERS, STREAMED_ROUTES
 from mosaico.cli import cli
-from mosaico.core.settings import Settings, variable_name
+from mosaico.core.environment import variable_of
+from mosaico.core.settings import Settings
 from mosaico.postgres.programs import packaged_binaries
 from mosaico.traces.otel.router import LOGS_PATH, TRACES_PATH
 
@@ -20,7 +21,7 @@ PROXY = (ROOT / "nginx.conf").read_text()
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 OURS = {name: of for name, of in COMPOSE["services"].items() if of["image"] == "mosaico"}
-VARIABLES = {variable_name(field) for field in Settings.model_fields}
+VARIABLES = {variable_of(Settings, field) for field in Settings.model_fields}
 
 
 def commands() -> set[str]:

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, NamedTuple
+from tempfile import TemporaryFile
+from typing import IO, Any, NamedTuple
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
@@ -16,8 +17,9 @@ from mosaico.traces.otel.service import encode_spans, store_spans
 from mosaico.traces.production import ProductionTraces, TraceFilters, TraceWindow, sampling_rank
 from mosaico.traces.registry import TraceQuery
 from mosaico.traces.types import ToolCall, Trace, TraceOutcome
-from mosaico.traces.uploads.service import encode_traces, store_local_dataset
-from mosaico.traces.uploads.uploaded_traces import uploaded_lines
+from mosaico.traces.uploads.encoding import read_upload
+from mosaico.traces.uploads.service import store_local_dataset
+from mosaico.traces.uploads.uploaded_traces import read_lines
 from tests.support.langfuse import FakeLangfuse
 from tests.support.otlp import export, key_values, span
 from tests.support.service import JSON, ndjson
@@ -94,14 +96,18 @@ def fill_local(resources: Resources, lines: list[JSON]) -> TraceQuery:
 
 
 def store_upload(resources: Resources, body: bytes, *, replace: bool) -> None:
+    with TemporaryFile() as file:
+        file.write(body)
+        _store_file(resources, file, len(body), replace=replace)
+
+
+def _store_file(resources: Resources, file: IO[bytes], size_bytes: int, *, replace: bool) -> None:
     with (
-        encode_traces(
-            resources.db, uploaded_lines(enumerate(body.splitlines(), start=1), None)
-        ) as encoded,
+        read_upload(resources, file, read_lines, "", 1000) as encoded,
         resources.db.begin() as session,
     ):
         store_local_dataset(
-            session, "support", "run-1", encoded, size_bytes=len(body), replace=replace
+            session, "support", "run-1", encoded, size_bytes=size_bytes, replace=replace
         )
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from mosaico.comparison import child_process
 from mosaico.core.db import Database
 from mosaico.core.resources import Resources
+from mosaico.jobs import child_process
 from mosaico.jobs.process_pool import ProcessPool
 from mosaico.metrics.registry import load_metrics
 from mosaico.plugin_loading import load_plugins

@@ -38,7 +38,10 @@ def _member_lines(path: str, owner: type) -> Iterator[str]:
     if issubclass(owner, Enum):
         yield from (f"{path}.{member.name}" for member in owner)
         return
-    for name, member in vars(owner).items():
+    # Members of a base class that is not public itself are members of the class.
+    bases = [base for base in owner.__mro__[1:] if base.__name__ == "LimitedFile"]
+    members = {name: member for base in [*bases, owner] for name, member in vars(base).items()}
+    for name, member in members.items():
         is_member = inspect.isfunction(member) or isinstance(member, property | cached_property)
         if is_member and (name == "__call__" or not name.startswith("_")):
             yield f"{path}.{name}{_parameters(member)}"

@@ -63,6 +63,11 @@ def messages_for(interface: UserInterface) -> Iterator[None]:
         _interface.reset(token)
 
 
+def current_interface() -> UserInterface:
+    """The interface whose names messages have here; a child process needs it."""
+    return _interface.get()
+
+
 def parameter_name(option: str) -> str:
     """`--max-drop` on the command line, `max_drop` in Python."""
     interface = _interface.get()

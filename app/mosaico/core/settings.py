@@ -13,11 +13,11 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
-from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mosaico.core.clock import zone_names
 from mosaico.core.defaults import KEEP_RECEIVED_SPANS
-from mosaico.core.errors import Misconfigured
+from mosaico.core.environment import EnvironmentSettings, load
+from mosaico.core.import_settings import ImportSettings
 from mosaico.core.network_policy import parse_networks
 from mosaico.core.smtp import parse_smtp_url
 from mosaico.core.url_syntax import find_url_flaw
@@ -54,12 +54,8 @@ PublicUrl = Annotated[
 ]
 
 
-class Settings(BaseSettings):
+class Settings(ImportSettings):
     """One field per environment variable; the descriptions are the text of `.env.example`."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="MOSAICO_", env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True
-    )
 
     data_dir: Path = Field(
         default_factory=default_data_dir,
@@ -332,10 +328,8 @@ class Settings(BaseSettings):
         return not self.in_production if self.show_docs is None else self.show_docs
 
 
-class _LinkSettings(BaseSettings):
+class _LinkSettings(EnvironmentSettings):
     """The setting of links alone, which is valid also where another one is wrong."""
-
-    model_config = Settings.model_config
 
     public_url: PublicUrl = None
 
@@ -353,24 +347,10 @@ def load_settings() -> Settings:
 
     Raises: `Misconfigured`, which names each wrong variable and never its value.
     """
-    try:
-        return Settings()
-    except ValidationError as error:
-        wrong = [f"{variable_name(_field(item['loc']))}: {item['msg']}" for item in error.errors()]
-        raise Misconfigured(f"wrong settings: {'; '.join(wrong)}") from None
+    return load(Settings)
 
 
 def base_url(settings: Settings) -> str:
     """The URL of the API for a client on this machine, without a slash at its end."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
-
-
-def variable_name(field: str) -> str:
-    """The environment variable that sets a field."""
-    alias = Settings.model_fields[field].validation_alias
-    return alias if isinstance(alias, str) else f"MOSAICO_{field.upper()}"
-
-
-def _field(location: tuple[int | str, ...]) -> str:
-    return str(location[0]).lower()

@@ -1,8 +1,6 @@
 """Pages of uploaded datasets: the list, the form that uploads a file, and one upload with its traces."""
 
 from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import IO, Annotated, Final
 
 from fastapi import Depends, Request, Response
@@ -23,24 +21,23 @@ from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.pages import DEFAULT_ZONE, Crumb, list_in_api, render_page, see_other
 from mosaico.core.web.query_parameters import ListQuery
 from mosaico.core.web.routes import Router
-from mosaico.harness.result_file import InvalidResultFile
 from mosaico.traces.files.column_mapping import InvalidMapping, parse_mapping
+from mosaico.traces.files.configured_limits import read_limits
 from mosaico.traces.files.read_options import (
-    SERVICE_LIMITS,
     InvalidInfraError,
     InvalidLabels,
+    ReadLimits,
     ReadOptions,
     parse_infra_errors,
     parse_labels,
 )
-from mosaico.traces.producers.harness_results import read_results
-from mosaico.traces.reader_versions import reader_of
 from mosaico.traces.references import ListRule
-from mosaico.traces.upload_errors import FileReaderBusy
+from mosaico.traces.upload_errors import FileReaderBusy, UploadReaderLost
 from mosaico.traces.uploads import queries, service
+from mosaico.traces.uploads.encoding import read_upload
 from mosaico.traces.uploads.queries import UploadFilter
 from mosaico.traces.uploads.schemas import UploadForm
-from mosaico.traces.uploads.uploaded_traces import UploadedTraces, uploaded_file, uploaded_lines
+from mosaico.traces.uploads.uploaded_traces import read_any_file
 
 router = Router()
 
@@ -147,21 +144,21 @@ def _upload(request: Request, res: Resources, form: FormData) -> Response:
             errors["file"] = "is missing; choose a file"
         return _render(request, res, typed=typed, errors=errors, status=422)
     try:
-        with messages_for(UserInterface.UPLOAD_FORM), service.reading_alone():
-            options = _read_options(typed)
+        with messages_for(UserInterface.UPLOAD_FORM):
+            options = _read_options(typed, read_limits(res.options))
             dataset_id = _store(
                 request, res, checked.body, file.filename, file.file, file.size or 0, options
             )
     except (*OPTION_ERRORS,) as error:
         errors = {OPTION_ERRORS[type(error)]: error.detail}
         return _render(request, res, typed=typed, errors=errors, status=error.status)
-    except (Invalid, Conflict, TooLarge, FileReaderBusy) as error:
+    except (Invalid, Conflict, TooLarge, FileReaderBusy, UploadReaderLost) as error:
         errors = {**errors_by_field(error.errors), "file": without_request(error.detail)}
         return _render(request, res, typed=typed, errors=errors, status=error.status)
     return see_other(path_of("datasets", dataset_id))
 
 
-def _read_options(typed: Mapping[str, str]) -> ReadOptions:
+def _read_options(typed: Mapping[str, str], limits: ReadLimits) -> ReadOptions:
     """How to read the file, as the form says. Raises: `InvalidMapping`, `InvalidLabels`, `InvalidInfraError`."""
     return ReadOptions(
         mapping=parse_mapping([typed["columns"]]),
@@ -174,7 +171,7 @@ def _read_options(typed: Mapping[str, str]) -> ReadOptions:
         ),
         strip_thinking=bool(typed["stripThinking"]),
         strip_fences=bool(typed["stripFences"]),
-        limits=SERVICE_LIMITS,
+        limits=limits,
     )
 
 
@@ -188,27 +185,16 @@ def _store(
     options: ReadOptions,
 ) -> str:
     """Store a file; returns the ID of the upload. Raises: `Invalid`, `Conflict`, `TooLarge`."""
-    run_name, upload = _read_file(filename, file, options)
-    with service.encode_traces(res.db, upload) as traces, res.db.begin() as session:
+    with (
+        read_upload(res, file, read_any_file, filename, options) as traces,
+        res.db.begin() as session,
+    ):
         dataset = service.store_local_dataset(
-            session, body.name, body.run_name or run_name, traces, agent_id=body.agent_id,
-            size_bytes=size, replace=body.replace, reader=upload.reader,
+            session, body.name, body.run_name or traces.summary.run_name, traces,
+            agent_id=body.agent_id, size_bytes=size, replace=body.replace,
         )  # fmt: skip
         request.state.created = f"/api/v1/local-datasets{path_of(dataset.id)}"
         return dataset.id
-
-
-def _read_file(filename: str, file: IO[bytes], options: ReadOptions) -> tuple[str, UploadedTraces]:
-    """The name of the run in a file, and its traces."""
-    if filename.lower().endswith(".json"):
-        # A result of a harness names its run; any other document is read by an importer, which refuses a large one.
-        limit = options.limits.document_bytes
-        document = file.read(limit + 1)
-        with suppress(InvalidResultFile):
-            recording = read_results(document if len(document) <= limit else b"")
-            lines = enumerate(recording.lines, start=1)
-            return recording.run_name, uploaded_lines(lines, reader_of("harness"))
-    return Path(filename).stem or filename, uploaded_file(filename, file, options)
 
 
 def _render(

@@ -13,6 +13,7 @@ from mosaico.core.errors import Invalid
 from mosaico.core.registry import LoadedPlugin
 from mosaico.metrics.registry import load_metrics
 from mosaico.traces.files.column_mapping import require_fields
+from mosaico.traces.files.configured_limits import within_configured_limits
 from mosaico.traces.files.ignored_fields import NOT_USED
 from mosaico.traces.files.ndjson import trace_document
 from mosaico.traces.files.read_options import ReadOptions
@@ -99,7 +100,7 @@ def open_reader(
     )
     require_fields(options.mapping)
     load_metric_plugins()
-    return TraceReader(remarks.append, _warn_failed_plugin, options)
+    return TraceReader(remarks.append, _warn_failed_plugin, within_configured_limits(options))
 
 
 def warn_ignored(remarks: Iterable[str]) -> None:

@@ -1,6 +1,6 @@
 """Errors of uploads and of files of traces."""
 
-from mosaico.core.errors import Conflict, Invalid, NotFound, Unavailable
+from mosaico.core.errors import Conflict, Invalid, NotFound, TooLarge, Unavailable
 
 
 class DatasetExists(Conflict):
@@ -24,7 +24,19 @@ class UploadInFlight(Conflict):
 
 
 class FileReaderBusy(Unavailable):
-    """Another file of results is being read; try again in a few seconds."""
+    """Other uploads are being read; try again in a few seconds."""
+
+
+class UploadTooLarge(TooLarge):
+    """Reading the upload takes more memory or time than its limit; split it, or raise the limit."""
+
+
+class DeepUpload(Invalid):
+    """The upload is nested too deep; write it flatter."""
+
+
+class UploadReaderLost(Unavailable):
+    """The process that read the upload ended; try again, and split the upload if it ends again."""
 
 
 class UploadNotFound(NotFound):

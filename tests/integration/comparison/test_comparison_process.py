@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mosaico.comparison import child_process
 from mosaico.comparison.child_process import ComparisonFailed, run_in_child
+from mosaico.jobs import child_process
 from mosaico.jobs.process_pool import ProcessPool
 from tests.support.processes import lives, until
 

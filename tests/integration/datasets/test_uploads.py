@@ -1,25 +1,17 @@
 """Uploads: streamed, atomic, one at a time; the runs that read them keep their traces."""
 
 import gzip
-import io
 import json
 import re
-import zipfile
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import httpx
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 from sqlalchemy import text
 
 from mosaico.items.queries import ALL_TAGS
-from mosaico.overview import dataset_pages
 from mosaico.traces import trial_numbers
-from mosaico.traces.files.read_options import SERVICE_LIMITS
 from mosaico.traces.registry import CollectionFailed, TraceQuery
 from mosaico.traces.sources.local import find_upload, iter_uploaded_traces
 from mosaico.traces.storable_traces import MAX_TEXT_CHARS
@@ -372,75 +364,3 @@ def test_form__shows_an_error_beside_its_field(service: Service, field: str, val
     assert page.status_code == 422
     assert f'id="{field}-error"' in page.text
     assert service.list_items(DATASETS) == []
-
-
-def zipped(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", method) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return packed.getvalue()
-
-
-def inspect_log(*samples: bytes) -> bytes:
-    """A log of Inspect AI with these samples."""
-    header = b'{"status": "success", "eval": {"model": "m"}}'
-    members = {f"samples/{number}.json": sample for number, sample in enumerate(samples)}
-    return zipped({"header.json": header, **members})
-
-
-def table_of_one_cell(text_bytes: int) -> bytes:
-    packed = io.BytesIO()
-    columns = {"id": ["1"], "input": ["q"], "output": ["a" * text_bytes]}
-    parquet.write_table(pa.table(columns), packed, compression="zstd")
-    return packed.getvalue()
-
-
-MIB = 1024**2
-VALUES = b"[" + b"[]," * 2_100_000 + b"[]]"
-BOMBS: dict[str, Callable[[], tuple[bytes, str]]] = {
-    "values.json": lambda: (VALUES, "more than 4,000,000 JSON values"),
-    "values.jsonl": lambda: (b'{"id": ' + VALUES + b"}\n{}\n", "more than 4,000,000 JSON values"),
-    "long.json": lambda: (
-        b'[{"id": "1", "output": "' + b"a" * (65 * MIB) + b'"}]',
-        "larger than 67108864 bytes",
-    ),
-    "member.eval": lambda: (
-        inspect_log(b'{"id": "' + b"a" * (65 * MIB) + b'"}'),
-        "samples/0.json unpacks to more than 64 MiB",
-    ),
-    "values.eval": lambda: (
-        inspect_log(b'{"id": ' + VALUES + b"}"),
-        "samples/0.json has more than 4,000,000 JSON values",
-    ),
-    "sheet.xlsx": lambda: (
-        zipped({"xl/workbook.xml": b"<workbook/>", "xl/sharedStrings.xml": b" " * (65 * MIB)}),
-        "the spreadsheet unpacks to more than 64 MiB",
-    ),
-    "cell.parquet": lambda: (
-        table_of_one_cell(65 * MIB),
-        "row group 1 unpacks to more than 64 MiB",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", BOMBS)
-def test_form__file_that_would_fill_the_memory_is_refused_unparsed(
-    service: Service, name: str
-) -> None:
-    content, reason = BOMBS[name]()
-    page = send_form(service, name, content)
-    assert page.status_code == 422
-    assert reason in page.text
-    assert service.list_items(DATASETS) == []
-
-
-def test_form__archive_is_refused_at_its_limit(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limits = replace(SERVICE_LIMITS, archive_bytes=MIB)
-    monkeypatch.setattr(dataset_pages, "SERVICE_LIMITS", limits)
-    sample = json.dumps({"id": "1", "epoch": 1, "input": "q" * 400_000, "output": {}}).encode()
-    page = send_form(service, "log.eval", inspect_log(sample, sample, sample))
-    assert page.status_code == 422
-    assert "the archive unpacks to more than 1 MiB" in page.text

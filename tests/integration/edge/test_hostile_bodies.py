@@ -93,6 +93,32 @@ def test_request_body__2_mib_in_chunks_are_refused_by_counting(
     assert thing_store.things == []
 
 
+def test_request_body__exactly_1_mib_is_accepted(
+    client: httpx.Client, thing_store: ThingStore
+) -> None:
+    start = b'{"name": "a"'
+    body = start + b" " * (MIB - len(start) - 1) + b"}"
+    assert len(body) == MIB
+    assert post(client, body).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        b",".join(b'"k%d": 1' % number for number in range(10_000)),
+        b'"k": [' + b"{}," * 9998 + b"1]",
+    ],
+    ids=["keys", "objects"],
+)
+def test_request_body__more_than_10_000_values_are_refused(
+    client: httpx.Client, thing_store: ThingStore, values: bytes
+) -> None:
+    """Their validation, with an error for each of them, would stop all other requests meanwhile."""
+    problem = refused(post(client, b"{" + values + b"}"), 413)
+    assert "more than 10,000 JSON values" in problem["detail"]
+    assert thing_store.things == []
+
+
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "jsonp", ""])
 def test_request_body__other_content_type_is_refused(
     kind: str, client: httpx.Client, thing_store: ThingStore

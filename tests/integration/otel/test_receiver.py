@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import threading
 import zlib
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -13,8 +14,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
+from mosaico.jobs.child_process import ChildProcesses
 from mosaico.traces.models import OtelSpan, OtelTrace
-from mosaico.traces.otel import router
+from mosaico.traces.otel import export_process, router
 from mosaico.traces.otel.assembly import assemble_trace
 from mosaico.traces.otel.export_body import MAX_EXPORT_BYTES
 from mosaico.traces.otel.service import EncodedSpans, store_spans
@@ -212,16 +214,35 @@ def test_receiver__unreachable_database_and_defects_give_503(
     response = send(service, export([span()]))
     assert (response.status_code, response.headers["retry-after"]) == (503, "1")
     monkeypatch.undo()
-    monkeypatch.setattr(router, "LARGE_EXPORT_WAIT_S", 0.01)
-    monkeypatch.setattr(router, "MEMORY_BYTES", 10)
-    # All permits are taken, as by large exports that are being read.
-    for _ in range(router.LARGE_EXPORTS):
-        assert router._large_exports.acquire(blocking=False)
-    try:
+
+
+@pytest.mark.parametrize("memory_bytes", [10, 1024**2])
+def test_receiver__many_exports_at_once_are_sent_again_later(
+    service: Service, monkeypatch: pytest.MonkeyPatch, memory_bytes: int
+) -> None:
+    monkeypatch.setattr(export_process, "MEMORY_BYTES", memory_bytes)
+    with monkeypatch.context() as patch:
+        patch.setattr(export_process, "WAIT_S", 0.01)
+        patch.setattr(export_process, "_small_exports", threading.Semaphore(0))
+        no_child = ChildProcesses(0, warm_up=lambda: None, is_kept=True, wait_s=0.0, waiting=0)
+        patch.setattr(export_process, "DECODERS", no_child)
         assert send(service, export([span()])).status_code == 429
-    finally:
-        router._large_exports.release(router.LARGE_EXPORTS)
     assert send(service, export([span()])).status_code == 200
+
+
+def test_receiver__large_export_is_decoded_within_a_memory_limit(service: Service) -> None:
+    options = service.resources.options
+    assert isinstance(options, dict)
+    bomb = b'{"resourceSpans": [' + b"{}," * 400_000 + b"{}]}"
+    options["import_memory_mb"] = "16"
+    refused = send(service, bomb, **{"Content-Type": "application/json"})
+    assert refused.status_code == 413
+    assert "MOSAICO_IMPORT_MEMORY_MB" in refused.json()["message"]
+    options["import_memory_mb"] = ""
+    assert send(service, bomb, **{"Content-Type": "application/json"}).status_code == 200
+    large = export([span(), span(name="x" * 2 * 1024**2)])
+    assert send(service, gzip.compress(large), **GZIP).status_code == 200
+    assert count_rows(service) == (1, 2)
 
 
 def test_receiver__failure_within_the_transaction_stores_nothing(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mosaico.traces.files.import_file import InvalidImport
+from mosaico.traces.files.limited_file import InvalidImport
 from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.types import TraceOutcome
 from tests.support.import_files import Imported, import_path

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mosaico.traces.files.import_file import InvalidImport
+from mosaico.traces.files.limited_file import InvalidImport
 from mosaico.traces.files.measure_words import measured_field
 from mosaico.traces.files.read_options import InvalidInfraError, ReadOptions, parse_infra_errors
 from mosaico.traces.types import TraceOutcome

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mosaico.traces.files.import_file import InvalidImport
+from mosaico.traces.files.limited_file import InvalidImport
 from mosaico.traces.files.read_options import ReadOptions
 from tests.support.import_files import import_path, pairs, read_csv, write_file
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mosaico.traces.files.column_mapping import InvalidMapping, parse_mapping
-from mosaico.traces.files.import_file import InvalidImport
+from mosaico.traces.files.limited_file import InvalidImport
 from mosaico.traces.files.read_options import InvalidLabels, ReadOptions, parse_labels
 from mosaico.traces.references import ListRule
 from mosaico.traces.types import TraceOutcome

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mosaico.traces.files.import_file import InvalidImport
+from mosaico.traces.files.limited_file import InvalidImport
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import ToolCall, TraceOutcome
 from tests.support.import_files import import_path, recorded, write_json_lines, zstandard_zip

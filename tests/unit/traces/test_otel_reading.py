@@ -193,9 +193,9 @@ def test_warning__of_an_export_names_what_no_convention_knows(
     spans: list[ProtoSpan], warned: bool
 ) -> None:
     with encode_spans(decode_body(export(spans), PROTOBUF_TYPE)) as encoded:
-        assert encoded.rejected == 0
-        assert ("bot.answer" in encoded.message) is warned
-        assert bool(encoded.message) is warned
+        assert encoded.counts.rejected == 0
+        assert ("bot.answer" in encoded.counts.message) is warned
+        assert bool(encoded.counts.message) is warned
 
 
 # --- tokens that are counted once

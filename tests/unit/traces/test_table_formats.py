@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mosaico.traces.files.import_file import InvalidImport
+from mosaico.traces.files.limited_file import InvalidImport
 from mosaico.traces.files.ndjson import iter_traces
 from mosaico.traces.files.trace_file import TraceReader
 from tests.support.import_files import import_path, refuse_plugin, write_file, write_json_lines

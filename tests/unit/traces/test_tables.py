@@ -9,7 +9,7 @@ import pytest
 
 from mosaico.core.parameter_names import UserInterface, messages_for
 from mosaico.traces.files.column_mapping import InvalidMapping, parse_mapping
-from mosaico.traces.files.import_file import InvalidImport
+from mosaico.traces.files.limited_file import InvalidImport
 from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.table_columns import choose_columns
 from mosaico.traces.files.trace_file import TraceReader

@@ -7,11 +7,12 @@ JSON never reaches a route, so that nothing is left half-written.
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
+import anyio.to_thread
 from fastapi import Depends, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -67,6 +68,10 @@ MAX_DISCARDED_BYTES = 16 * MAX_BODY_BYTES
 DISCARD_TIMEOUT_S = 5.0
 
 BODY_FIELDS = "body_fields"
+
+# The validation of a body, with an error for each value that is wrong, blocks the event loop: this many for a few
+# hundredths of a second.
+MAX_VALUES = 10_000
 
 # Parsing more than this blocks the event loop for over a millisecond, so a thread does it.
 THREAD_PARSE_BYTES = 16 * 1024
@@ -245,11 +250,29 @@ async def _read_field_names(content_type: str, body: bytes) -> list[str]:
         kind.startswith("application/") and kind.endswith("+json")
     ):
         raise UnsupportedMediaType
-    if len(body) > THREAD_PARSE_BYTES:
-        document = await run_in_threadpool(parse_json, body)
-    else:
-        document = parse_json(body)
+    if len(body) <= THREAD_PARSE_BYTES:
+        return _field_names(body)
+    return await anyio.to_thread.run_sync(_field_names, body, limiter=_parsers())
+
+
+def _field_names(body: bytes) -> list[str]:
+    document = parse_json(body)
+    if len(body) > THREAD_PARSE_BYTES and _count_values(document) > MAX_VALUES:
+        raise TooLarge(f"The body has more than {MAX_VALUES:,} JSON values; send less at once.")
     return sorted(document) if isinstance(document, dict) else []
+
+
+def _count_values(value: Any) -> int:
+    """The number of values in a parsed document, whose depth is limited."""
+    if isinstance(value, dict):
+        return 1 + sum(map(_count_values, value.values()))
+    return 1 + sum(map(_count_values, value)) if isinstance(value, list) else 1
+
+
+@cache
+def _parsers() -> anyio.CapacityLimiter:
+    """Two bodies are parsed at a time: small values take thirty times the memory of their text."""
+    return anyio.CapacityLimiter(2)
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:

@@ -10,10 +10,9 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple, NoReturn
+from typing import IO, Any, Final, NamedTuple
 
 from mosaico.core.console.files import CHUNK_BYTES
-from mosaico.core.errors import Invalid
 from mosaico.core.parameter_names import parameter_name
 from mosaico.traces.error_groups import ErrorTally
 from mosaico.traces.files.csv_text import (
@@ -26,8 +25,9 @@ from mosaico.traces.files.csv_text import (
     name_encodings,
     read_head,
 )
-from mosaico.traces.files.json_objects import count_json_values, explain_json_error, parse_objects
+from mosaico.traces.files.json_objects import explain_json_error, parse_objects
 from mosaico.traces.files.json_rows import rows_of_document
+from mosaico.traces.files.limited_file import LimitedFile
 from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.read_report import ReadCounts
 from mosaico.traces.files.table_head import filled_rows
@@ -40,11 +40,6 @@ HEAD_LINES: Final = 20
 FIRST_ROWS: Final = 5
 # Of a text in UTF-16 every second byte.
 NUL_SHARE: Final = 0.3
-SMALLER: Final = "split the file, or read it with `mosaico datasets upload`"
-
-
-class InvalidImport(Invalid):
-    """The file cannot be imported; correct it at the line in the message."""
 
 
 class Container(StrEnum):
@@ -80,7 +75,7 @@ def is_blank_row(row: TableRow) -> bool:
     return all(isinstance(cell, str) and not cell.strip() for cell in row.cells.values())
 
 
-class ImportFile:
+class ImportFile(LimitedFile):
     """A file that can be read several times, and what its content shows about its form.
 
     A file without a result is an error, rows in memory without one are none (`may_be_empty`).
@@ -91,18 +86,11 @@ class ImportFile:
     may_be_empty = False
 
     def __init__(self, name: str, file: IO[bytes], options: ReadOptions | None = None) -> None:
-        self.name = name
-        self.options = options or ReadOptions()
+        super().__init__(name, file, options)
         self.counts = ReadCounts(errors=ErrorTally(self.options.infra_errors))
         # How the rows were found, for the user.
         self.notes: list[str] = []
         self.repeated_columns: set[str] = set()
-        self._file = file
-
-    def open(self) -> IO[bytes]:
-        """The content from its beginning; only one reader at a time."""
-        self._file.seek(0)
-        return self._file
 
     @cached_property
     def container(self) -> Container:
@@ -139,10 +127,8 @@ class ImportFile:
     @cached_property
     def document(self) -> Any:
         """The value of a JSON document. Raises: `InvalidImport` with line and column."""
-        limit = self.options.limits.document_bytes
-        raw = self.open().read(limit + 1)
-        if len(raw) > limit:
-            self.reject(f"the document is larger than {limit} bytes; use JSON Lines")
+        raw = self.open().read(self.options.limits.part_bytes + 1)
+        self.require_unpacked(len(raw), "the document")
         self.require_few_values(raw, "the document")
         try:
             return json.loads(raw.removeprefix(codecs.BOM_UTF8))
@@ -203,27 +189,10 @@ class ImportFile:
         except RecursionError:
             self.reject(f"line {line or 1}: the JSON is nested too deep; write it flatter")
 
-    def require_few_values(self, raw: bytes, part: str) -> None:
-        """Raise `InvalidImport` before a JSON text is parsed that would take very much memory."""
-        limit = self.options.limits.json_values
-        if limit is not None and count_json_values(raw) > limit:
-            self.reject(f"{part} has more than {limit:,} JSON values; {SMALLER}")
-
-    def require_unpacked(self, size: int, part: str) -> None:
-        """Raise `InvalidImport` if a part of the file, which is unpacked at once, exceeds its limit."""
-        limit = self.options.limits.unpacked_bytes
-        if limit is not None and size > limit:
-            self.reject(f"{part} unpacks to more than {limit // 1024**2} MiB; {SMALLER}")
-
-    def reject(self, detail: str) -> NoReturn:
-        """Raise an error that names the file."""
-        raise InvalidImport(f"{self.name}: {detail}")
-
     def _has_lines(self) -> bool:
         """Return whether the first line is a JSON value and another line follows it."""
         file = self.open()
-        limits = self.options.limits
-        line = _first_visible_line(file, max(limits.document_bytes, limits.line_bytes))
+        line = _first_visible_line(file, self.options.limits.part_bytes)
         if line is None:
             # Longer than what is parsed; whoever reads it refuses it.
             return Path(self.name).suffix.lower() in LINE_SUFFIXES
@@ -317,7 +286,11 @@ class ImportFile:
             self.notes.append(note)
 
     def name_columns(self, cells: Sequence[str]) -> list[str]:
-        """The names of the columns in a header; the second column of a name gets a number."""
+        """The names of the columns in a header; the second column of a name gets a number.
+
+        Raises: `InvalidImport` for too many columns.
+        """
+        self.require_columns(len(cells))
         header: list[str] = []
         counts: Counter[str] = Counter()
         for index, cell in enumerate(cells, start=1):
@@ -349,10 +322,7 @@ class ImportFile:
             )
 
     def _json_lines(self) -> Iterator[TableRow]:
-        limit = self.options.limits.line_bytes
-        for number, line in enumerate(_iter_lines(self.open(), limit), start=1):
-            if len(line) > limit:
-                self.reject(f"line {number}: longer than {limit} bytes")
+        for number, line in enumerate(self.lines(), start=1):
             if not line.removeprefix(codecs.BOM_UTF8).isspace() and line != codecs.BOM_UTF8:
                 yield self._object_row(f"line {number}", self.parse(line, number))
 
@@ -370,6 +340,7 @@ class ImportFile:
     def _object_row(self, position: str, row: Any) -> TableRow:
         if not isinstance(row, dict):
             self.reject(f"{position}: expected a JSON object with one result, not {row!r:.40}")
+        self.require_columns(len(row))
         return TableRow(position, row)
 
 

@@ -159,6 +159,7 @@ def open_reader(
     Imports the importers, so only commands call it. Raises: `InvalidMapping`.
     """
     from mosaico.core.console.table import format_cell
+    from mosaico.traces.files.configured_limits import within_configured_limits
     from mosaico.traces.files.trace_file import TraceReader
 
     announced = set[str]()
@@ -174,7 +175,7 @@ def open_reader(
     return TraceReader(
         announce,
         warn_failed_plugin,
-        read_options(options, infra_errors),
+        within_configured_limits(read_options(options, infra_errors)),
         report_progress=ReadingProgress(print_status, time.monotonic),
     )
 

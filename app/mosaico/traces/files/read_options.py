@@ -8,10 +8,7 @@ from mosaico.core.errors import Invalid
 from mosaico.harness.text_search import InvalidPattern, compile_pattern
 from mosaico.traces.references import ListRule
 
-MAX_DOCUMENT_BYTES: Final = 512 * 1024**2
-# One cell or line is in memory at a time, several times during its conversion.
-MAX_CELL_CHARS: Final = 16 * 1024**2
-MAX_LINE_BYTES: Final = 64 * 1024**2
+MIB: Final = 1024**2
 
 
 class InvalidLabels(Invalid):
@@ -28,30 +25,20 @@ class InvalidInfraError(Invalid):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLimits:
-    """The largest parts of a file that are read: a JSON document, a cell of a table, a line.
+    """The largest files that are read, whatever reads them; each limit has a setting.
 
-    `json_values` is the number of values in one JSON text, `unpacked_bytes` the size of what is unpacked at once (a
-    member of an archive, a row group, a spreadsheet), `archive_bytes` that of all members. None: no limit.
+    `part_bytes` is the size of what is in memory at once, unpacked: a JSON document, a line, a member of an archive, a
+    row group, a spreadsheet. `unpacked_bytes` is that of all parts of a compressed file, `values` the number of values
+    in one JSON text, `columns` that of a table. `cell_chars` finds a quote that is not closed.
     """
 
-    document_bytes: int = MAX_DOCUMENT_BYTES
-    cell_chars: int = MAX_CELL_CHARS
-    line_bytes: int = MAX_LINE_BYTES
-    json_values: int | None = None
-    unpacked_bytes: int | None = None
-    archive_bytes: int | None = None
-
-
-# A process of the service has other requests to answer: small values take up to thirty times the memory of their
-# text, and a file of some kilobytes may unpack to gigabytes.
-SERVICE_LIMITS: Final = ReadLimits(
-    document_bytes=64 * 1024**2,
-    line_bytes=16 * 1024**2,
-    # A file of 64 MiB with real conversations has 1.6 million.
-    json_values=4_000_000,
-    unpacked_bytes=64 * 1024**2,
-    archive_bytes=1024**3,
-)
+    part_bytes: int = 256 * MIB
+    unpacked_bytes: int = 1024 * MIB
+    # Small values take up to thirty times the memory of their text. A file of 64 MiB with real conversations has 1.6
+    # million.
+    values: int = 4_000_000
+    columns: int = 10_000
+    cell_chars: int = 16 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

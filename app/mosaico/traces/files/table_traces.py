@@ -15,12 +15,9 @@ from mosaico.traces.files.ignored_fields import (
     describe_ignored,
     describe_more,
 )
-from mosaico.traces.files.import_file import (
-    ImportFile,
-    InvalidImport,
-    TableRow,
-)
+from mosaico.traces.files.import_file import ImportFile, TableRow
 from mosaico.traces.files.importer_registry import ImportedTraces
+from mosaico.traces.files.limited_file import InvalidImport
 from mosaico.traces.files.row_reader import RowReader
 from mosaico.traces.files.table_columns import TableColumns, choose_columns
 from mosaico.traces.model_responses import ValueForm

@@ -14,7 +14,7 @@ from mosaico.core.registry import LoadedPlugin
 from mosaico.traces.answer_markup import has_thinking, strip_fences, strip_thinking
 from mosaico.traces.error_rules import excuse_error
 from mosaico.traces.files.ignored_fields import NOT_USED
-from mosaico.traces.files.import_file import Container, ImportFile, InvalidImport, is_blank_row
+from mosaico.traces.files.import_file import Container, ImportFile, is_blank_row
 from mosaico.traces.files.importer_registry import (
     IMPORTERS,
     ImportedTraces,
@@ -22,6 +22,7 @@ from mosaico.traces.files.importer_registry import (
     in_column,
     load_importers,
 )
+from mosaico.traces.files.limited_file import InvalidImport
 from mosaico.traces.files.ndjson import format_trace_line
 from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.read_report import ReadCounts, ReadReport
@@ -34,6 +35,8 @@ FILE_SUFFIXES: Final = frozenset(
     {".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".eval", ".xlsx"}
 )
 SAMPLED_TRACES: Final = 200
+# What unpacks to more than its bytes.
+PACKED: Final = frozenset({Container.ZIP, Container.PARQUET, Container.SPREADSHEET})
 
 
 class Reading:
@@ -57,8 +60,13 @@ class Reading:
         out where nothing may be.
         """
         options, counts = self._file.options, self._file.counts
+        is_packed, text_chars = self._file.container in PACKED, 0
         for trace in self.imported.traces:
             self.report.results += 1
+            if is_packed:
+                # A value that many rows share is stored once, and unpacks with each of them.
+                text_chars += _text_chars(trace)
+                self._file.require_all_unpacked(text_chars)
             read = excuse_error(_strip_answer(trace, options, counts), options.infra_errors)
             counts.errors.add(read.trace_id, read.outcome, read.error)
             yield read
@@ -246,6 +254,11 @@ def is_changed(options: ReadOptions) -> bool:
     return bool(
         options.strip_thinking or options.strip_fences or options.strict or options.infra_errors
     )
+
+
+def _text_chars(trace: Trace) -> int:
+    texts = (trace.input, trace.output, trace.expected_output, trace.error)
+    return sum(len(text) for text in texts if text)
 
 
 def _strip_answer(trace: Trace, options: ReadOptions, counts: ReadCounts) -> Trace:

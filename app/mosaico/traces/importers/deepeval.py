@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from mosaico.traces.files.cell_values import as_number
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
-from mosaico.traces.files.import_file import Container, ImportFile, InvalidImport
+from mosaico.traces.files.import_file import Container, ImportFile
 from mosaico.traces.files.imported_values import (
     TrialCounter,
     amount_of,
@@ -23,6 +23,7 @@ from mosaico.traces.files.imported_values import (
     text_of,
 )
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from mosaico.traces.files.limited_file import InvalidImport
 from mosaico.traces.storable_traces import id_of, short_id
 from mosaico.traces.types import ToolCall, Trace
 from mosaico.traces.value_text import TextRole

@@ -4,21 +4,16 @@ An archive is a ZIP file whose members are compressed with Zstandard, which the 
 Python 3.11 cannot read; the extra `inspect` can. Source: log format version 2 of inspect-ai 0.3.
 """
 
-import json
-import os
-import struct
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from io import BytesIO
 from itertools import chain
-from typing import IO, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from mosaico.traces.error_rules import outcome_of_error
 from mosaico.traces.files.cell_values import as_number
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
-from mosaico.traces.files.import_file import SMALLER, Container, ImportFile, InvalidImport
+from mosaico.traces.files.import_file import Container, ImportFile
 from mosaico.traces.files.imported_values import (
     amount_of,
     count_of,
@@ -28,7 +23,9 @@ from mosaico.traces.files.imported_values import (
     text_of,
 )
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
+from mosaico.traces.files.limited_file import InvalidImport
 from mosaico.traces.files.read_report import ReadCounts
+from mosaico.traces.files.zip_members import open_archive, read_member, read_members
 from mosaico.traces.references import ListRule, References, expected_fields, read_targets
 from mosaico.traces.reported_usage import ReportedUsage, drop_unknown_zeros
 from mosaico.traces.storable_traces import short_id
@@ -38,11 +35,6 @@ from mosaico.traces.value_text import TextRole
 Number = TypeVar("Number", int, float)
 SAMPLES: Final = "samples/"
 HEADERS: Final = ("header.json", "_journal/start.json")
-MAX_MEMBER_BYTES: Final = 256 * 1024**2
-STORED, DEFLATED, ZSTANDARD = 0, 8, 93
-# The ZIP header of a member: 30 bytes, then its name and its extra field, both of variable length.
-LOCAL_HEADER_BYTES: Final = 30
-NAME_LENGTH_OFFSET: Final = 26
 # The grades of the scorers of Inspect: correct, incorrect, partial, no answer.
 GRADES: Final = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 MILLISECONDS: Final = 1000.0
@@ -63,7 +55,7 @@ METADATA_FIELDS: Final = ("category", "topic")
 def recognizes_inspect(file: ImportFile) -> bool:
     """Return whether a file is an archive with samples, or a JSON log with an evaluation."""
     if file.container is Container.ZIP:
-        names = _archive(file).namelist()
+        names = open_archive(file).namelist()
         return any(name.startswith(SAMPLES) or name in HEADERS for name in names)
     if file.container is not Container.JSON:
         return False
@@ -74,7 +66,7 @@ def recognizes_inspect(file: ImportFile) -> bool:
 def read_inspect(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
     """The traces of a log, one per sample and epoch. Raises: `InvalidImport`."""
     if file.container is Container.ZIP:
-        archive = _archive(file)
+        archive = open_archive(file)
         log, samples = _read_header(file, archive), _archived_samples(file, archive)
     else:
         log = object_of(file.document)
@@ -317,87 +309,22 @@ def _sum(counts: Iterable[Number | None]) -> Number | None:
     return sum(known) if known else None
 
 
-def _archive(file: ImportFile) -> zipfile.ZipFile:
-    try:
-        return zipfile.ZipFile(file.open())
-    except zipfile.BadZipFile as error:
-        file.reject(f"not a complete ZIP archive: {error}; the evaluation may still be running")
-
-
 def _read_header(file: ImportFile, archive: zipfile.ZipFile) -> Mapping[str, Any]:
     """The header of a log; of a log without an end, what was known at its start."""
     names = set(archive.namelist())
     name = next((name for name in HEADERS if name in names), None)
     if name is None:
         file.reject("the archive has no header.json; it is not a log of Inspect AI")
-    member = archive.getinfo(name)
-    return object_of(_parse_member(file, member, _unpack_member(file, member)))
+    return object_of(read_member(file, archive.getinfo(name)).value)
 
 
 def _archived_samples(file: ImportFile, archive: zipfile.ZipFile) -> Iterator[Mapping[str, Any]]:
-    limit, size = file.options.limits.archive_bytes, 0
-    for member in archive.infolist():
-        if member.filename.startswith(SAMPLES) and member.filename.endswith(".json"):
-            content = _unpack_member(file, member)
-            # What was unpacked, not what the directory says.
-            size += len(content)
-            if limit is not None and size > limit:
-                file.reject(f"the archive unpacks to more than {limit // 1024**2} MiB; {SMALLER}")
-            yield object_of(_parse_member(file, member, content))
-
-
-def _unpack_member(file: ImportFile, member: zipfile.ZipInfo) -> bytes:
-    """The content of a member. The directory comes from `zipfile`, the content is read here."""
-    file.require_unpacked(member.file_size, member.filename)
-    raw = file.open()
-    raw.seek(member.header_offset)
-    header = raw.read(LOCAL_HEADER_BYTES)
-    name_bytes, extra_bytes = struct.unpack_from("<HH", header, NAME_LENGTH_OFFSET)
-    raw.seek(name_bytes + extra_bytes, os.SEEK_CUR)
-    packed = raw.read(member.compress_size)
-    limit = min(MAX_MEMBER_BYTES, file.options.limits.unpacked_bytes or MAX_MEMBER_BYTES)
-    content = _unpack(file, member, packed, limit)
-    file.require_unpacked(len(content), member.filename)
-    if len(content) > MAX_MEMBER_BYTES:
-        file.reject(f"{member.filename} is larger than {MAX_MEMBER_BYTES} bytes")
-    return content
-
-
-def _parse_member(file: ImportFile, member: zipfile.ZipInfo, content: bytes) -> Any:
-    file.require_few_values(content, member.filename)
-    try:
-        return json.loads(content)
-    except ValueError as error:
-        file.reject(f"{member.filename} is not valid JSON: {error}")
-
-
-def _unpack(file: ImportFile, member: zipfile.ZipInfo, packed: bytes, limit: int) -> bytes:
-    """At most one byte more than the limit."""
-    method = member.compress_type
-    if method == STORED:
-        return packed[: limit + 1]
-    if method == DEFLATED:
-        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, limit + 1)
-    if method == ZSTANDARD:
-        return _unpack_zstandard(file, member, BytesIO(packed), limit)
-    return file.reject(f"{member.filename} has the unknown compression method {method}")
-
-
-def _unpack_zstandard(
-    file: ImportFile, member: zipfile.ZipInfo, packed: IO[bytes], limit: int
-) -> bytes:
-    # zstandard is an extra, which few need.
-    try:
-        import zstandard
-    except ModuleNotFoundError:
-        file.reject(".eval logs need zstandard; install it: pip install zstandard")
-    decompressor = zstandard.ZstdDecompressor(max_window_size=limit)
-    try:
-        # Inspect writes large samples as several frames; only the first is read by default.
-        with decompressor.stream_reader(packed, read_across_frames=True) as reader:
-            return bytes(reader.read(limit + 1))
-    except zstandard.ZstdError as error:
-        file.reject(f"{member.filename} cannot be unpacked: {error}")
+    samples = [
+        member
+        for member in archive.infolist()
+        if member.filename.startswith(SAMPLES) and member.filename.endswith(".json")
+    ]
+    return map(object_of, read_members(file, samples))
 
 
 IMPORTERS.register(

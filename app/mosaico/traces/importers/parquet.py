@@ -1,13 +1,19 @@
 """Parquet tables, read with pyarrow batch by batch; needs the extra `parquet`."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from mosaico.traces.files.import_file import ROW_READERS, Container, ImportFile, TableRow
 from mosaico.traces.files.importer_registry import IMPORTERS, Importer
 from mosaico.traces.files.table_traces import read_table
 
-BATCH_ROWS = 1_000
-BUFFER_BYTES = 1024**2
+if TYPE_CHECKING:
+    from pyarrow.parquet import FileMetaData
+
+BATCH_ROWS: Final = 1_000
+BUFFER_BYTES: Final = 1024**2
+# Texts and bytes: a value that repeats is stored once, and may unpack to gigabytes.
+REPEATABLE: Final = "BYTE_ARRAY"
 
 
 def iter_parquet_rows(file: ImportFile) -> Iterator[TableRow]:
@@ -19,21 +25,47 @@ def iter_parquet_rows(file: ImportFile) -> Iterator[TableRow]:
     except ModuleNotFoundError:
         file.reject("Parquet files need pyarrow; install it: pip install pyarrow")
     try:
+        metadata = pq.read_metadata(file.open())
+        _require_limits(file, metadata)
         # Small buffers: by default a whole row group is in memory twice.
-        table = pq.ParquetFile(file.open(), pre_buffer=False, buffer_size=BUFFER_BYTES)
-        for index in range(table.num_row_groups):
-            size = table.metadata.row_group(index).total_byte_size
-            file.require_unpacked(size, f"row group {index + 1}")
+        table = pq.ParquetFile(
+            file.open(),
+            pre_buffer=False,
+            buffer_size=BUFFER_BYTES,
+            # A value that repeats stays one until its rows are read.
+            read_dictionary=_texts_of(metadata),
+        )
         number = 0
         for batch in table.iter_batches(batch_size=BATCH_ROWS):
-            for cells in batch.to_pylist():
-                number += 1
-                yield TableRow(f"row {number}", cells)
+            # At worst each row has a copy of every value that repeats.
+            step = max(1, min(BATCH_ROWS, file.options.limits.part_bytes // (batch.nbytes or 1)))
+            for first in range(0, batch.num_rows, step):
+                for cells in batch.slice(first, step).to_pylist():
+                    number += 1
+                    yield TableRow(f"row {number}", cells)
+    except MemoryError:  # pyarrow has one of its own, which is also an error of Arrow
+        raise
     except (pa.ArrowException, OSError) as error:
         file.reject(f"not a valid Parquet file: {error}")
 
 
 ROW_READERS[Container.PARQUET] = iter_parquet_rows
+
+
+def _require_limits(file: ImportFile, metadata: "FileMetaData") -> None:
+    """Raise `InvalidImport` for a table that unpacks to more than a limit, as its directory says."""
+    file.require_columns(metadata.num_columns)
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    for number, group in enumerate(groups, start=1):
+        file.require_unpacked(group.total_byte_size, f"row group {number}")
+    file.require_all_unpacked(sum(group.total_byte_size for group in groups))
+
+
+def _texts_of(metadata: "FileMetaData") -> list[str]:
+    columns = map(metadata.schema.column, range(metadata.num_columns))
+    return [column.path for column in columns if column.physical_type == REPEATABLE]
+
+
 IMPORTERS.register(
     "parquet",
     Importer(

@@ -21,7 +21,7 @@ def read_traces(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTraces:
 
 
 def _iter_traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
-    lines: Iterable[bytes | str] = file.open()
+    lines: Iterable[bytes | str] = _short_lines(file)
     if file.container is Container.JSON:
         lines = (json.dumps(row.cells) for row in file.rows())
     ignored_keys = IgnoredKeys()
@@ -32,6 +32,14 @@ def _iter_traces(file: ImportFile, notes: list[str]) -> Iterator[Trace]:
             f"{file.name}: {error.detail}", code=error.error_code, errors=error.errors
         ) from None
     notes += ignored_keys.notes()
+
+
+def _short_lines(file: ImportFile) -> Iterator[bytes]:
+    for number, line in enumerate(file.lines(), start=1):
+        # Only a long line has many values.
+        if len(line) > file.options.limits.values:
+            file.require_few_values(line, f"line {number}")
+        yield line
 
 
 def _recognizes(file: ImportFile) -> bool:

@@ -3,19 +3,23 @@
 import json
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from http import HTTPStatus
+from tempfile import SpooledTemporaryFile
 from typing import IO, Final
 
 from fastapi import Response
 
 from mosaico.core.errors import AppError, TooLarge
 from mosaico.traces.otel.json_decoder import iter_json_events, iter_json_spans
-from mosaico.traces.otel.service import EncodedSpans
+from mosaico.traces.otel.service import SpanCounts
 from mosaico.traces.otel.spans import RejectedSpan, Span, UndecodableBody
 
 # Before and after unpacking. Source: OTLP specification, recommended limit.
 MAX_EXPORT_BYTES: Final = 20 * 1024 * 1024
+# More of a body is on disk, and is decoded in a child process.
+MEMORY_BYTES: Final = 1024**2
 BLOCK_BYTES: Final = 256 * 1024
 PROTOBUF_TYPE: Final = "application/x-protobuf"
 JSON_TYPE: Final = "application/json"
@@ -24,26 +28,30 @@ PACKED_ENCODINGS: Final = frozenset({"gzip", "deflate"})
 _GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
 
 
-def unpack_body(packed: IO[bytes], encoding: str) -> bytes:
-    """The body of an export with a `Content-Encoding`; "" and `identity` are unpacked already.
+@contextmanager
+def unpacked_body(packed: IO[bytes], encoding: str) -> Iterator[IO[bytes]]:
+    """The body of an export with a `Content-Encoding`, at its beginning; "" and `identity` are unpacked already. A
+    large one is on disk.
 
     Raises: `UndecodableBody` for another encoding and for damaged data; `TooLarge`.
     """
     if encoding in ("", "identity"):
-        return packed.read()
+        yield packed
+        return
     if encoding not in PACKED_ENCODINGS:
         raise UndecodableBody(
             f"the Content-Encoding {encoding[:40]!r} is not supported; send gzip, or no compression"
         )
-    body = bytearray()
-    try:
-        for block in _iter_unpacked(packed):
-            body += block
-            if len(body) > MAX_EXPORT_BYTES:
-                raise export_too_large()
-    except zlib.error as error:
-        raise UndecodableBody(f"the compressed body is damaged: {error}") from None
-    return bytes(body)
+    with SpooledTemporaryFile(max_size=MEMORY_BYTES) as body:
+        try:
+            for block in _iter_unpacked(packed):
+                body.write(block)
+                if body.tell() > MAX_EXPORT_BYTES:
+                    raise export_too_large()
+        except zlib.error as error:
+            raise UndecodableBody(f"the compressed body is damaged: {error}") from None
+        body.seek(0)
+        yield body
 
 
 class Signal(Enum):
@@ -103,7 +111,7 @@ RETRY_AFTER: Final = {"Retry-After": "1"}
 RETRYABLE: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-def success_response(spans: EncodedSpans, content_type: str, signal: Signal) -> Response:
+def success_response(spans: SpanCounts, content_type: str, signal: Signal) -> Response:
     """200, with the number of rejected spans and what is not understood; a warning rejects no span."""
     message = spans.message
     if content_type == JSON_TYPE:

@@ -1,7 +1,6 @@
 """The OTLP/HTTP receiver: `POST /v1/traces` and `POST /v1/logs`."""
 
 import tempfile
-import threading
 from typing import Any, Final
 
 import structlog
@@ -11,23 +10,24 @@ from starlette.requests import ClientDisconnect
 
 from mosaico.access.deps import RUN
 from mosaico.core.errors import AppError, NotFound, TooLarge, Unavailable
-from mosaico.core.problem_documents import PROBLEMS, TooManyRequests
+from mosaico.core.problem_documents import PROBLEMS
 from mosaico.core.resources import Resources
 from mosaico.core.web.request_body import read_content_type
 from mosaico.core.web.routes import Router
-from mosaico.core.web.uploads import MEMORY_BYTES, receive_body
+from mosaico.core.web.uploads import receive_body
 from mosaico.traces.otel.export_body import (
     JSON_TYPE,
     MAX_EXPORT_BYTES,
+    MEMORY_BYTES,
     PROTOBUF_TYPE,
     Signal,
-    decode_body,
     error_response,
     export_too_large,
     success_response,
-    unpack_body,
+    unpacked_body,
 )
-from mosaico.traces.otel.service import encode_spans, store_spans
+from mosaico.traces.otel.export_process import encode_export
+from mosaico.traces.otel.service import EncodedSpans, store_spans
 from mosaico.traces.otel.spans import UndecodableBody
 
 log = structlog.stdlib.get_logger(__name__)
@@ -48,11 +48,6 @@ TRACES_PATH: Final = "/v1/traces"
 LOGS_PATH: Final = "/v1/logs"
 METRICS_PATH: Final = "/v1/metrics"
 PATHS: Final = (TRACES_PATH, LOGS_PATH, METRICS_PATH)
-
-# Each large export takes tens of megabytes while it is decoded.
-LARGE_EXPORTS: Final = 2
-LARGE_EXPORT_WAIT_S: Final = 5.0
-_large_exports = threading.BoundedSemaphore(LARGE_EXPORTS)
 
 
 def _body_of(message: str, member: str) -> dict[str, Any]:
@@ -125,29 +120,25 @@ async def _receive_export(request: Request, content_type: str, signal: Signal) -
             raise export_too_large() from None
 
         def store() -> Response:
-            body = unpack_body(packed, encoding)
-            if len(body) <= MEMORY_BYTES:
-                return _store_export(resources, body, content_type, signal)
-            if not _large_exports.acquire(timeout=LARGE_EXPORT_WAIT_S):
-                raise TooManyRequests(
-                    "too many large exports arrive at once; send the export again later"
-                )
-            try:
-                return _store_export(resources, body, content_type, signal)
-            finally:
-                _large_exports.release()
+            with (
+                unpacked_body(packed, encoding) as body,
+                encode_export(resources, body, content_type, signal) as spans,
+            ):
+                return _store_spans(resources, spans, content_type, signal)
 
         return await run_in_threadpool(store)
 
 
-def _store_export(resources: Resources, body: bytes, content_type: str, signal: Signal) -> Response:
-    with encode_spans(decode_body(body, content_type, signal)) as spans:
-        if spans.count:
-            with resources.db.begin() as session:
-                store_spans(session, spans, resources.clock())
-        if spans.rejected:
-            log.warning("spans rejected", count=spans.rejected, reasons=spans.reasons)
-        return success_response(spans, content_type, signal)
+def _store_spans(
+    resources: Resources, spans: EncodedSpans, content_type: str, signal: Signal
+) -> Response:
+    counts = spans.counts
+    if counts.count:
+        with resources.db.begin() as session:
+            store_spans(session, spans, resources.clock())
+    if counts.rejected:
+        log.warning("spans rejected", count=counts.rejected, reasons=counts.reasons)
+    return success_response(counts, content_type, signal)
 
 
 @router.post(METRICS_PATH, dependencies=RUN, include_in_schema=False)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 from sqlalchemy import delete, select, text
 from sqlalchemy.orm import Session
@@ -84,15 +84,14 @@ _MERGE_SPANS = text(
 )
 
 
-@dataclass(slots=True, kw_only=True)
-class EncodedSpans:
-    """The spans of an export as rows to copy; `rows` is at its beginning.
+@dataclass(slots=True)
+class SpanCounts:
+    """What is known of the spans of an export.
 
-    `rejected` counts the spans that cannot be stored, and `reasons` has the first of their reasons. `unread` finds texts
-    that will not be understood.
+    `count` are those that can be stored, `rejected` the others, and `reasons` has the first of their reasons. `unread`
+    finds texts that will not be understood.
     """
 
-    rows: IO[bytes]
     count: int = 0
     rejected: int = 0
     reasons: list[str] = field(default_factory=list)
@@ -111,6 +110,13 @@ class EncodedSpans:
             self.reasons.append(span.reason)
 
 
+class EncodedSpans(NamedTuple):
+    """The spans of an export as rows to copy; `rows` is at its beginning."""
+
+    rows: IO[bytes]
+    counts: SpanCounts
+
+
 @contextmanager
 def encode_spans(spans: Iterable[Span | RejectedSpan]) -> Iterator[EncodedSpans]:
     """Encode the spans of an export, on disk if they are large, until the block ends.
@@ -118,16 +124,22 @@ def encode_spans(spans: Iterable[Span | RejectedSpan]) -> Iterator[EncodedSpans]
     Before the transaction that stores them: decoding 100 000 spans takes seconds.
     """
     with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as rows:
-        encoded, facts = EncodedSpans(rows=rows), FactReader()
-        for span in spans:
-            if isinstance(span, RejectedSpan):
-                encoded.reject(span)
-                continue
-            rows.write(_encode_span(span, facts))
-            encoded.unread.add(span)
-            encoded.count += 1
+        counts = write_spans(spans, rows)
         rows.seek(0)
-        yield encoded
+        yield EncodedSpans(rows, counts)
+
+
+def write_spans(spans: Iterable[Span | RejectedSpan], rows: IO[bytes]) -> SpanCounts:
+    """Write the rows of spans as they are read."""
+    counts, facts = SpanCounts(), FactReader()
+    for span in spans:
+        if isinstance(span, RejectedSpan):
+            counts.reject(span)
+            continue
+        rows.write(_encode_span(span, facts))
+        counts.unread.add(span)
+        counts.count += 1
+    return counts
 
 
 def store_spans(session: Session, spans: EncodedSpans, now: datetime) -> None:

@@ -4,12 +4,12 @@ from typing import Final, NamedTuple
 
 from mosaico.harness.result_file import InvalidResultFile, parse_json_document
 from mosaico.traces.files.json_objects import count_json_values
+from mosaico.traces.files.limited_file import VALUES
 from mosaico.traces.files.ndjson import format_trace_line
-from mosaico.traces.files.read_options import SERVICE_LIMITS
+from mosaico.traces.files.read_options import ReadLimits
 from mosaico.traces.storable_traces import make_storable
 
-NAME = "the body"
-MAX_VALUES: Final = SERVICE_LIMITS.json_values or 0
+NAME: Final = "the body"
 
 
 class ImportedRun(NamedTuple):
@@ -19,7 +19,7 @@ class ImportedRun(NamedTuple):
     lines: list[bytes]
 
 
-def read_results(raw: bytes) -> ImportedRun:
+def read_results(raw: bytes, max_values: int = ReadLimits().values) -> ImportedRun:
     """A JSON result file of ot-bench, of bashkit-eval, or of the original bash evaluation.
 
     Raises: InvalidResultFile.
@@ -29,9 +29,10 @@ def read_results(raw: bytes) -> ImportedRun:
     from mosaico.harness.mcp import result_file as mcp_result_file
     from mosaico.traces.producers import bash_traces, mcp_traces
 
-    if count_json_values(raw) > MAX_VALUES:
+    if count_json_values(raw) > max_values:
         raise InvalidResultFile(
-            f"{NAME} has more than {MAX_VALUES:,} JSON values; import a part of the results"
+            f"{NAME} has more than {max_values:,} JSON values; import a part of the results, or set {VALUES} of the"
+            " service higher"
         )
     document = parse_json_document(raw, name=NAME)
     if mcp_result_file.is_report(document):

@@ -1,5 +1,6 @@
 """REST endpoints of uploaded datasets."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Response
@@ -10,13 +11,18 @@ from mosaico.core.schemas import Identifier, Page, ShortText, view_of_row
 from mosaico.core.web.deps import Res
 from mosaico.core.web.query_parameters import PageParams
 from mosaico.core.web.routes import Router
-from mosaico.core.web.uploads import JsonUpload, NdjsonUpload, UploadedBody, iter_lines
+from mosaico.core.web.uploads import JsonUpload, NdjsonUpload, UploadedBody
 from mosaico.traces.execution.items import item_of
-from mosaico.traces.producers.harness_results import read_results
-from mosaico.traces.reader_versions import READER_PATTERN, parse_reader, reader_of
+from mosaico.traces.files.configured_limits import read_limits
+from mosaico.traces.reader_versions import READER_PATTERN
 from mosaico.traces.uploads import queries, service
+from mosaico.traces.uploads.encoding import read_upload
 from mosaico.traces.uploads.schemas import DatasetItemView, LocalDatasetView
-from mosaico.traces.uploads.uploaded_traces import UploadedTraces, uploaded_lines
+from mosaico.traces.uploads.uploaded_traces import (
+    UploadedTraces,
+    read_harness_results,
+    read_lines,
+)
 
 router = Router(prefix="/local-datasets", tags=["local datasets"])
 
@@ -79,8 +85,9 @@ def upload_traces(
     reader: FileReader = None,
 ) -> Response:
     """Upload the traces of one run, one JSON object per line. An invalid line rejects the upload."""
-    traces = uploaded_lines(iter_lines(upload.file), parse_reader(reader or ""))
-    return _store(once, upload, traces, name, run_name, agent_id=agent_id, replace=replace)
+    return _store(
+        once, upload, name, run_name, read_lines, reader or "", agent_id=agent_id, replace=replace
+    )
 
 
 @router.post(
@@ -102,36 +109,34 @@ def import_results(
     replace: Replace = False,
 ) -> Response:
     """Import a result file of bashkit-eval or ot-bench as the traces of one run."""
-    with service.reading_alone():
-        recording = read_results(upload.file.read())
-    traces = uploaded_lines(enumerate(recording.lines, start=1), reader_of("harness"))
-    run_name = run_name or recording.run_name
-    return _store(once, upload, traces, name, run_name, agent_id=agent_id, replace=replace)
+    return _store(
+        once, upload, name, run_name, read_harness_results, agent_id=agent_id, replace=replace
+    )
 
 
 def _store(
     once: IdempotentCreate,
     upload: UploadedBody,
-    uploaded: UploadedTraces,
     name: str,
-    run_name: str,
-    *,
+    run_name: str | None,
+    read: Callable[..., UploadedTraces],
+    *arguments: str,
     agent_id: str | None,
     replace: bool,
 ) -> Response:
-    with service.encode_traces(once.resources.db, uploaded) as traces:
+    max_values = read_limits(once.resources.options).values
+    with read_upload(once.resources, upload.file, read, *arguments, max_values) as traces:
         return once(
             upload.sha256,
             lambda session: LocalDatasetView.model_validate(
                 service.store_local_dataset(
                     session,
                     name,
-                    run_name,
+                    run_name or traces.summary.run_name,
                     traces,
                     agent_id=agent_id,
                     size_bytes=upload.size_bytes,
                     replace=replace,
-                    reader=uploaded.reader,
                 )
             ),
             location=lambda dataset: f"/api/v1/local-datasets/{dataset.id}",

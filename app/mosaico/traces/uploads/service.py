@@ -1,12 +1,6 @@
 """Writes of uploads."""
 
 import re
-import tempfile
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import IO
 
 from psycopg.errors import UniqueViolation
 from sqlalchemy import delete, func, text
@@ -14,7 +8,6 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from mosaico.core.bulk_copy import copy_encoded_file
-from mosaico.core.db import Database
 from mosaico.core.dependents import DEPENDENTS, Dependent, DependentKind, Owner
 from mosaico.core.errors import ErrorItem, Invalid
 from mosaico.core.ids import new_id
@@ -22,106 +15,21 @@ from mosaico.jobs.declarations import DropTraces, RecordChange
 from mosaico.jobs.queue import enqueue
 from mosaico.traces.models import Collection, LocalDataset
 from mosaico.traces.queries import lock_completed
-from mosaico.traces.reader_versions import TraceReaderVersion
 from mosaico.traces.trace_rows import (
-    EMPTY_DIGEST,
     TRACE_COLUMNS,
     TRANSCRIPT_COLUMNS,
-    encode_trace,
-    extend_digest,
-    trace_row,
-    transcript_row,
 )
 from mosaico.traces.trial_numbers import number_stored_trials
 from mosaico.traces.upload_errors import (
     DatasetExists,
     DuplicateTrace,
-    FileReaderBusy,
-    NoTraces,
     UploadInFlight,
 )
 from mosaico.traces.uploads import queries
-from mosaico.traces.uploads.uploaded_traces import UploadedTraces
+from mosaico.traces.uploads.encoding import EncodedTraces
 
 # The trace source of uploads.
 SOURCE = "local"
-MEMORY_BYTES = 256 * 1024
-# A parsed file of 64 MiB may take some hundred MiB, so a process reads one at a time.
-READING = threading.Lock()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncodedTraces:
-    """The validated traces of an upload as rows of a collection; `rows` and `transcripts` are at their
-    beginning.
-
-    `has_items`: a trace names its item, which other traces may have, too. `ignored_keys` are the first
-    keys of traces that are not used, of another file what was left out.
-    """
-
-    collection_id: int
-    count: int
-    digest: bytes
-    rows: IO[bytes]
-    transcripts: IO[bytes]
-    has_items: bool
-    ignored_keys: Sequence[str] = ()
-
-
-@contextmanager
-def reading_alone() -> Iterator[None]:
-    """Read a file of results while this process reads no other. Raises: `FileReaderBusy`, without a wait."""
-    if not READING.acquire(blocking=False):
-        raise FileReaderBusy(headers={"Retry-After": "10"})
-    try:
-        yield
-    finally:
-        READING.release()
-
-
-@contextmanager
-def encode_traces(db: Database, uploaded: UploadedTraces) -> Iterator[EncodedTraces]:
-    """Read the traces of an upload, and keep their rows on disk until the block ends.
-
-    Before the transaction that stores them: reading millions of lines takes minutes.
-    Raises:  the errors of reading them, and `NoTraces` without any.
-    """
-    count, digest = 0, EMPTY_DIGEST
-    has_items = False
-    collection_id = _next_collection_id(db)
-    with (
-        tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as rows,
-        tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as transcripts,
-    ):
-        for trace in uploaded.traces:
-            encoded = encode_trace(trace)
-            digest = extend_digest(digest, encoded)
-            rows.write(trace_row(collection_id, count, encoded))
-            if encoded.transcript is not None:
-                transcripts.write(transcript_row(collection_id, count, encoded.transcript))
-            has_items = has_items or trace.item_id != trace.trace_id
-            count += 1
-        if count == 0:
-            raise NoTraces
-        rows.seek(0)
-        transcripts.seek(0)
-        yield EncodedTraces(
-            collection_id=collection_id,
-            count=count,
-            digest=digest,
-            rows=rows,
-            transcripts=transcripts,
-            has_items=has_items,
-            ignored_keys=[*uploaded.list_unused()],
-        )
-
-
-def _next_collection_id(db: Database) -> int:
-    """An ID that no collection has or will get: the rows that are encoded begin with it."""
-    # Not `begin`, which records the request in the audit log: nothing is stored yet.
-    with db.read_statement() as session:
-        statement = text("SELECT nextval(pg_get_serial_sequence('collections', 'id'))")
-        return int(session.execute(statement).scalar_one())
 
 
 def store_local_dataset(
@@ -133,9 +41,8 @@ def store_local_dataset(
     agent_id: str | None = None,
     size_bytes: int,
     replace: bool,
-    reader: TraceReaderVersion | None = None,
 ) -> LocalDataset:
-    """Store the traces of one run of a dataset. `reader` is what made them of a file, if that is known.
+    """Store the traces of one run of a dataset.
 
     Raises:  `Conflict` when the upload exists and `replace` is not set, or during a concurrent
              upload of the same run; `Invalid` for a repeated traceId or an unknown agent. After any
@@ -149,20 +56,21 @@ def store_local_dataset(
     # In the transaction of the new upload: readers see the old one until it is complete, and keep
     # it if it fails.
     _delete_replaced(session, name, run_name, agent_id, replace=replace)
-    same_traces = (Collection.digest == traces.digest) & Collection.source_run_id.is_(None)
+    summary = traces.summary
+    same_traces = (Collection.digest == summary.digest) & Collection.source_run_id.is_(None)
     collection = lock_completed(session, SOURCE, same_traces)
     is_stored = collection is not None
     if collection is None:
-        collection = create_collection(session, traces, reader)
+        collection = create_collection(session, traces)
     dataset = LocalDataset(
         id=new_id(),
         name=name,
         run_name=run_name,
         agent_id=agent_id,
         collection_id=collection.id,
-        trace_count=traces.count,
+        trace_count=summary.count,
         size_bytes=size_bytes,
-        ignored_keys=list(traces.ignored_keys),
+        ignored_keys=list(summary.ignored_keys),
     )
     session.add(dataset)
     try:
@@ -175,8 +83,8 @@ def store_local_dataset(
     if not is_stored:
         copy_traces(session, traces)
         # Where each trace is an item of its own, as in most uploads, there is no trial to number.
-        if traces.has_items:
-            number_stored_trials(session, collection.id, traces.count)
+        if summary.has_items:
+            number_stored_trials(session, collection.id, summary.count)
     session.refresh(dataset)
     change = RecordChange(
         event="dataset-updated", subject=name, run_name=run_name, agent_id=agent_id
@@ -212,18 +120,16 @@ def _delete_upload(session: Session, dataset: LocalDataset) -> None:
         enqueue(session, DropTraces(collection_id=collection_id))
 
 
-def create_collection(
-    session: Session, traces: EncodedTraces, reader: TraceReaderVersion | None
-) -> Collection:
+def create_collection(session: Session, traces: EncodedTraces) -> Collection:
     """The collection of an upload; its rows follow in the same transaction."""
     collection = Collection(
         id=traces.collection_id,
         source=SOURCE,
         query={},
-        digest=traces.digest,
-        trace_count=traces.count,
+        digest=traces.summary.digest,
+        trace_count=traces.summary.count,
         revision=revision_of(traces.collection_id),
-        reader=reader,
+        reader=traces.summary.reader,
         completed_at=func.now(),
     )
     session.add(collection)

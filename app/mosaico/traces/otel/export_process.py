@@ -1,0 +1,96 @@
+"""Decodes exports within limits: small ones in this process, a few at a time, large ones in a child process."""
+
+import importlib
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Final
+
+from mosaico.core.errors import TooLarge
+from mosaico.core.import_settings import import_limit
+from mosaico.core.problem_documents import TooManyRequests
+from mosaico.core.resources import Resources
+from mosaico.jobs.child_process import (
+    MIB,
+    ChildLimits,
+    ChildProcesses,
+    ChildrenBusy,
+    SharedFile,
+)
+from mosaico.jobs.process_pool import CallLost, OutOfMemory
+from mosaico.traces.otel.export_body import MEMORY_BYTES, Signal, decode_body
+from mosaico.traces.otel.service import EncodedSpans, SpanCounts, write_spans
+
+WAIT_S: Final = 5.0
+# An export has at most 20 MiB: it takes seconds, on a busy machine many.
+TIMEOUT_S: Final = 60.0
+# Small values take thirty times the memory of their encoding.
+SMALL_EXPORTS: Final = 2
+_small_exports = threading.BoundedSemaphore(SMALL_EXPORTS)
+
+
+def _load_decoder() -> None:
+    importlib.import_module("mosaico.traces.otel.protobuf_decoder")
+
+
+DECODERS: Final = ChildProcesses(1, warm_up=_load_decoder, is_kept=True, wait_s=WAIT_S, waiting=2)
+
+
+@contextmanager
+def encode_export(
+    resources: Resources, body: IO[bytes], content_type: str, signal: Signal
+) -> Iterator[EncodedSpans]:
+    """The rows of the spans or of the events of an unpacked export, until the block ends.
+
+    Raises: `UndecodableBody`; `TooManyRequests` for an export that the client should send again, `TooLarge` for one that
+    takes more memory than its limit.
+    """
+    is_small = body.seek(0, 2) <= MEMORY_BYTES
+    body.seek(0)
+    with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as rows:
+        if is_small:
+            counts = _encode_here(body, rows, content_type, signal)
+        else:
+            counts = _encode_in_child(resources, body, rows, content_type, signal)
+        rows.seek(0)
+        yield EncodedSpans(rows, counts)
+
+
+def _encode_here(body: IO[bytes], rows: IO[bytes], content_type: str, signal: Signal) -> SpanCounts:
+    if not _small_exports.acquire(timeout=WAIT_S):
+        raise _busy()
+    try:
+        return write_spans(decode_body(body.read(), content_type, signal), rows)
+    finally:
+        _small_exports.release()
+
+
+def _encode_in_child(
+    resources: Resources, body: IO[bytes], rows: IO[bytes], content_type: str, signal: Signal
+) -> SpanCounts:
+    memory_mb = int(import_limit(resources.options, "import_memory_mb"))
+    limits = ChildLimits(memory_mb * MIB, TIMEOUT_S)
+    shared = SharedFile(body), SharedFile(rows)
+    try:
+        return DECODERS.run(limits, _encode_shared, *shared, content_type, signal)
+    except OutOfMemory:
+        raise TooLarge(
+            f"decoding the export takes more than {memory_mb} MiB of memory; send fewer spans at once, or set"
+            " MOSAICO_IMPORT_MEMORY_MB of the service higher"
+        ) from None
+    except (ChildrenBusy, CallLost) as error:
+        raise _busy() from error
+
+
+def _encode_shared(
+    body: SharedFile, rows: SharedFile, content_type: str, signal: Signal
+) -> SpanCounts:
+    """Encode an export in the child process."""
+    with body.open("rb") as content, rows.open("wb") as target:
+        content.seek(0)
+        return write_spans(decode_body(content.read(), content_type, signal), target)
+
+
+def _busy() -> TooManyRequests:
+    return TooManyRequests("too many large exports arrive at once; send the export again later")
