@@ -20,6 +20,7 @@ from mosaico.harness.mcp.plan_builder import (
     TaskSelection,
     plan_tasks,
     require_keys,
+    require_options,
 )
 from mosaico.harness.mcp.secrets import Secrets
 from mosaico.llm.conversation import Provider, ReasoningEffort, TurnSettings
@@ -217,4 +218,4 @@ def test_plan_tasks__turn_settings_of_the_file_are_replaced_by_options() -> None
     default = planned()[0]
     assert bench[0].content_hash() != default.content_hash()
     with pytest.raises(UnsupportedSetting, match="does not take the option thinking tokens"):
-        planned(turn_settings=TurnSettings(thinking_tokens=2048))
+        require_options(planned(turn_settings=TurnSettings(thinking_tokens=2048)))

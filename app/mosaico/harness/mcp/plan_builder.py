@@ -83,8 +83,8 @@ def plan_tasks(
 ) -> tuple[PlannedTask, ...]:
     """The selected tasks of valid files, in the order of the files.
 
-    A task that cannot run is planned with its refusal. Raises: BadUsage, UnsupportedSetting when a
-    model does not take an option, and InvalidBenchmarkFile when none of the selected tasks can run.
+    A task that cannot run is planned with its refusal. Raises: BadUsage, and
+    InvalidBenchmarkFile when none of the selected tasks can run.
     """
     planned = [
         task
@@ -99,10 +99,14 @@ def plan_tasks(
         )
     if all(task.refusal is not None for task in planned):
         require_valid(files, strict=True)
-    for task in planned:
+    return tuple(planned)
+
+
+def require_options(tasks: Iterable[PlannedTask]) -> None:
+    """Raise UnsupportedSetting when the model of a task does not take an option."""
+    for task in tasks:
         if task.type is TaskType.HARNESS:
             require_supported(task.endpoint.provider, task.model, task.turn_settings)
-    return tuple(planned)
 
 
 def require_keys(tasks: Iterable[PlannedTask], keys: ModelKeys) -> None:

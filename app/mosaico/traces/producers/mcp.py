@@ -20,6 +20,7 @@ from mosaico.harness.mcp.plan_builder import (
     models_without_price,
     plan_tasks,
     require_keys,
+    require_options,
 )
 from mosaico.harness.mcp.secrets import find_secrets
 from mosaico.harness.mcp.types import AttemptEnded, ErrorKind, Event, McpReport, TaskResult
@@ -165,6 +166,7 @@ def mcp_producer(
     )
     tasks = plan_tasks([file], selection, overrides, keys)
     # Before any model runs: a missing key would otherwise fail attempt by attempt.
+    require_options(tasks)
     require_keys(tasks, keys)
     plan = McpRunPlan(
         tasks=tasks,

@@ -35,6 +35,7 @@ from mosaico.harness.mcp.plan_builder import (
     models_without_price,
     plan_tasks,
     require_keys,
+    require_options,
 )
 from mosaico.harness.mcp.report_view import attempt_view
 from mosaico.harness.mcp.result_file import add_result, add_server, read_report, write_report
@@ -126,12 +127,13 @@ def make_plan(
 ) -> McpRunPlan:
     """The attempts that the options ask for. Starts no server and sends no request.
 
-    Raises: UnreadableInput, InvalidBenchmarkFile, UnusableInput, BadUsage, NoPrice, InvalidResultFile,
-    WrongUsage.
+    Raises: UnreadableInput, InvalidBenchmarkFile, UnusableInput, BadUsage, UnsupportedSetting, NoPrice,
+    InvalidResultFile, WrongUsage.
     """
     files = usable_files(options, environment)
     keys = ModelKeys(secrets=find_secrets(options.secrets), environment=environment)
     tasks = plan_tasks(files, options.selection, options.overrides, keys)
+    require_options(tasks)
     plan = McpRunPlan(
         tasks=tasks,
         trials=options.trials,
