@@ -275,3 +275,10 @@ def test_thoughts__of_every_notation_are_left_out_or_counted(tmp_path: Path) -> 
     assert [trace.output for trace in stripped.traces] == ["Bern"] * len(THOUGHTS)
     whole = read(tmp_path, "a.json", rows)
     assert any(str(len(THOUGHTS)) in line and "thoughts" in line for line in whole.lines)
+
+
+def test_thoughts__of_a_hostile_answer_take_no_longer_than_its_length(tmp_path: Path) -> None:
+    # A pattern that looks for the end of each beginning takes minutes.
+    rows = [{"id": "a", "answer": "<think>" * 500_000, "gold": "x"}]
+    [trace] = read(tmp_path, "a.json", rows, ReadOptions(strip_thinking=True)).traces
+    assert trace.output == ""
