@@ -106,6 +106,12 @@ DOCUMENTS: Final[Mapping[str, tuple[Any, list[Facts] | str]]] = {
 }  # fmt: skip
 
 
+def test_generations__of_one_cell_are_trials_whatever_its_row_numbers(tmp_path: Path) -> None:
+    imported = read(tmp_path, "a.json", [{"id": "a", "generations": ["x", "y"], "trial": 3}])
+    assert [(t.trial, t.output) for t in imported.traces] == [(0, "x"), (1, "y")]
+    assert any("are its trials" in note for note in imported.notes)
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_document__rows_are_found_wherever_they_stand(name: str, tmp_path: Path) -> None:
     document, wanted = DOCUMENTS[name]
