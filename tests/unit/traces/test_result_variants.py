@@ -106,6 +106,12 @@ DOCUMENTS: Final[Mapping[str, tuple[Any, list[Facts] | str]]] = {
 }  # fmt: skip
 
 
+def test_generations__of_one_cell_are_trials_whatever_its_row_numbers(tmp_path: Path) -> None:
+    imported = read(tmp_path, "a.json", [{"id": "a", "generations": ["x", "y"], "trial": 3}])
+    assert [(t.trial, t.output) for t in imported.traces] == [(0, "x"), (1, "y")]
+    assert any("are its trials" in note for note in imported.notes)
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_document__rows_are_found_wherever_they_stand(name: str, tmp_path: Path) -> None:
     document, wanted = DOCUMENTS[name]
@@ -275,3 +281,10 @@ def test_thoughts__of_every_notation_are_left_out_or_counted(tmp_path: Path) -> 
     assert [trace.output for trace in stripped.traces] == ["Bern"] * len(THOUGHTS)
     whole = read(tmp_path, "a.json", rows)
     assert any(str(len(THOUGHTS)) in line and "thoughts" in line for line in whole.lines)
+
+
+def test_thoughts__of_a_hostile_answer_take_no_longer_than_its_length(tmp_path: Path) -> None:
+    # A pattern that looks for the end of each beginning takes minutes.
+    rows = [{"id": "a", "answer": "<think>" * 500_000, "gold": "x"}]
+    [trace] = read(tmp_path, "a.json", rows, ReadOptions(strip_thinking=True)).traces
+    assert trace.output == ""

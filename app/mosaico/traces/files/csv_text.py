@@ -160,3 +160,28 @@ def _is_padded(header: str, delimiter: str) -> bool:
     """Return whether a blank follows each delimiter of a header."""
     cells = header.split(delimiter)[1:]
     return bool(cells) and all(cell.startswith(" ") for cell in cells)
+
+
+def explain_csv_error(error: csv.Error, limit: int) -> str:
+    """What is wrong with a text that is not CSV, in words for people."""
+    match str(error):
+        case "unexpected end of data":
+            return "a quoted cell begins here and does not end; close its quote"
+        case message if "field larger than field limit" in message:
+            return f"a cell has more than {limit} characters; close its quote or shorten it"
+        case message if "expected after" in message:
+            return "text follows a closing quote; write a quote inside a cell twice"
+        case message:
+            return f"not valid CSV: {message}"
+
+
+def is_utf8(file: IO[bytes]) -> bool:
+    """Return whether a file is UTF-8 as a whole."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        while chunk := file.read(SAMPLE_BYTES):
+            decoder.decode(chunk)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -19,8 +19,10 @@ from mosaico.traces.files.csv_text import (
     SAMPLE_BYTES,
     CsvHead,
     encoding_of_mark,
+    explain_csv_error,
     find_bad_line,
     guess_encoding,
+    is_utf8,
     iter_lines,
     name_encodings,
     read_head,
@@ -241,7 +243,7 @@ class ImportFile(LimitedFile):
                     yield line, cells
                 line = reader.line_num + 1 + head.skipped_lines
         except csv.Error as error:
-            self.reject(f"line {line}: {_explain_csv_error(error, self.options.limits.cell_chars)}")
+            self.reject(f"line {line}: {explain_csv_error(error, self.options.limits.cell_chars)}")
 
     def _text_lines(self) -> Iterator[str]:
         encoding = self._encoding
@@ -270,7 +272,7 @@ class ImportFile(LimitedFile):
         marked = encoding_of_mark(start)
         if marked is not None:
             return marked
-        if _is_utf8(self.open()):
+        if is_utf8(self.open()):
             return "utf-8"
         guess = guess_encoding(self.open())
         if guess is None:
@@ -359,32 +361,9 @@ def _iter_lines(file: IO[bytes], limit: int) -> Iterator[bytes]:
         yield line
 
 
-def _explain_csv_error(error: csv.Error, limit: int) -> str:
-    match str(error):
-        case "unexpected end of data":
-            return "a quoted cell begins here and does not end; close its quote"
-        case message if "field larger than field limit" in message:
-            return f"a cell has more than {limit} characters; close its quote or shorten it"
-        case message if "expected after" in message:
-            return "text follows a closing quote; write a quote inside a cell twice"
-        case message:
-            return f"not valid CSV: {message}"
-
-
 def _has_sheets(file: IO[bytes]) -> bool:
     """Return whether a ZIP archive is a spreadsheet."""
     try:
         return "xl/workbook.xml" in zipfile.ZipFile(file).namelist()
     except (zipfile.BadZipFile, OSError):
         return False
-
-
-def _is_utf8(file: IO[bytes]) -> bool:
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        while chunk := file.read(CHUNK_BYTES):
-            decoder.decode(chunk)
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return False
-    return True

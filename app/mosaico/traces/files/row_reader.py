@@ -70,6 +70,8 @@ class RowReader:
         self._is_encoded = file.container in _TEXT_TABLES
         self._has_tags = not {"tags", "category", "model"}.isdisjoint(columns.by_field)
         self._trials = TrialCounter()
+        # A cell held several answers, which no column of trials numbers.
+        self._has_several = False
         self._shared = {name: _FirstValues() for name in ("input", "model", "turn")}
 
     def why_lost(self, row: TableRow) -> str | None:
@@ -106,8 +108,9 @@ class RowReader:
             "latency_ms": self._latency(row),
             "scores": self._all_scores(row),
         }
+        self._has_several |= len(answers) > 1
         for answer in answers:
-            yield self._with_answer(row, fields, answer)
+            yield self._with_answer(row, fields, answer, is_only=len(answers) == 1)
 
     def _question(self, row: TableRow) -> ValueText:
         """The question of a row: of a chat in the column of the answer, its last message of the user."""
@@ -140,7 +143,7 @@ class RowReader:
             self._counts.mixed.add(reason, row.position)
 
     def _with_answer(
-        self, row: TableRow, fields: Mapping[str, Any], answer: ValueText | None
+        self, row: TableRow, fields: Mapping[str, Any], answer: ValueText | None, *, is_only: bool
     ) -> Trace:
         """The trace of one answer; None where none was recorded."""
         item = fields["item_id"]
@@ -157,7 +160,7 @@ class RowReader:
         return Trace(
             **fields,
             trace_id=short_id(f"{item}#{occurrence}" if is_blank(trace_id) else str(trace_id)),
-            trial=min(occurrence, MAX_TRIAL) if trial is None else trial,
+            trial=trial if trial is not None and is_only else min(occurrence, MAX_TRIAL),
             outcome=outcome,
             output=output,
             error=error,
@@ -230,7 +233,8 @@ class RowReader:
 
     def describe_trials(self) -> str | None:
         """The trials among the rows so far, unless a column names them; None without any."""
-        return None if "trial" in self._columns else self._trials.describe()
+        is_named = "trial" in self._columns and not self._has_several
+        return None if is_named else self._trials.describe()
 
     def _cell(self, row: TableRow, name: str) -> Any:
         column = self._columns.get(name)
