@@ -74,11 +74,3 @@ def test_sql_text__no_table_of_a_higher_or_sibling_layer() -> None:
         if (names := foreign_tables(path))
     }
     assert violations == {}
-
-
-def test_foreign_tables__a_name_in_sql_text_is_found(tmp_path: Path) -> None:
-    assert table_domains()["benchmark_runs"] == "run_store"
-    assert list(sql_tables('QUERY = "SELECT 1 FROM benchmark_runs AS run JOIN agents"')) == [
-        "benchmark_runs",
-        "agents",
-    ]

@@ -43,9 +43,8 @@ def test_menu__is_accessible_when_it_is_open(page: Page) -> None:
     assert find_violations(page) == []
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_violations__faint_text_of_one_theme_is_found(page: Page, theme: str) -> None:
-    page.evaluate(ADD_TEXTS, ["#ccc", theme, "#fff"])
+def test_violations__faint_text_of_the_dark_theme_is_found(page: Page) -> None:
+    page.evaluate(ADD_TEXTS, ["#ccc", "dark", "#fff"])
 
     # Pages are judged per style, and a style with a violation must not count as found right.
     for _ in range(2):
@@ -53,12 +52,3 @@ def test_violations__faint_text_of_one_theme_is_found(page: Page, theme: str) ->
         assert violation.startswith("color-contrast: ")
         assert "a text in #ccc" in violation
     assert len(find_color_violations(page)) == 1
-
-
-def test_violations__same_color_is_judged_by_its_background(page: Page) -> None:
-    # The contrast of this gray is 4.54 on white and 3.9 on #eee; WCAG AA requires 4.5.
-    page.evaluate(ADD_TEXTS, ["#767676", "light", "#fff"])
-    assert find_violations(page) == []
-    page.evaluate(ADD_TEXTS, ["#767676", "light", "#eee"])
-
-    assert [text.partition(":")[0] for text in find_violations(page)] == ["color-contrast"]

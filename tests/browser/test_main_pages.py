@@ -7,11 +7,10 @@ from typing import Any, Final
 
 import pytest
 from playwright.sync_api import Page, Route, expect
-from sqlalchemy import text, update
+from sqlalchemy import text
 
 from mosaico.core.postgres_notify import notify_streams
 from mosaico.core.text import replace_unstorable
-from mosaico.run_store.models import BenchmarkRun
 from tests.browser.conftest import Site
 from tests.support.page_data import HOSTILE, write_month, write_traces
 from tests.support.service import working
@@ -63,18 +62,6 @@ def test_morning__names_the_regressed_pair_first_and_opens_its_run(month: Site, 
     first.get_by_role("link").click()
     expect(page).to_have_url(re.compile("run-billing-support-0"))
     expect(page.locator("h1")).to_contain_text("regressed")
-
-
-def test_runs__filter_is_in_the_address_and_back_undoes_it(month: Site, site: Site) -> None:
-    page = site.open("/runs")
-    page.locator("select[name=verdict]").select_option("REGRESSED")
-    expect(page.locator("#run-count")).to_have_text("1 run")
-    assert "verdict=REGRESSED" in page.url
-    page.reload()
-    expect(page.locator("#run-count")).to_have_text("1 run")
-    page.go_back()
-    # 7 pairs of 30 nights, and the run in progress.
-    expect(page.locator("#run-count")).to_have_text("211 runs")
 
 
 def test_runs__each_sortable_column_is_tested(month: Site, site: Site) -> None:
@@ -138,29 +125,6 @@ def test_run__cancel_asks_and_a_second_cancel_is_impossible(month: Site, site: S
     assert site.service.get(f"/benchmark-runs/{run_id}")["status"] == "CANCELLED"
 
 
-def test_run__changes_of_the_run_arrive_without_a_reload(month: Site, site: Site) -> None:
-    run_id = site.service.post("/benchmark-runs", {"benchmarkId": "support", "agentId": "sql"})[
-        "id"
-    ]
-    page = site.open(f"/runs/{run_id}")
-    page.evaluate("window.isSamePage = true")
-    expect(page.locator("#state")).to_contain_text("PENDING")
-    with site.service.resources.db.begin() as session:
-        session.execute(
-            update(BenchmarkRun).where(BenchmarkRun.id == run_id).values(run_name="tide 7")
-        )
-    site.service.post(f"/benchmark-runs/{run_id}/cancel")
-    expect(page.locator("#state")).to_contain_text("CANCELLED")
-    expect(page.locator("#against")).to_contain_text("tide 7")
-    assert page.evaluate("window.isSamePage")
-
-
-def test_trace__hostile_text_is_shown_and_nothing_runs(month: Site, site: Site) -> None:
-    page = site.open("/runs/run-sql-support-0/traces/run-sql-support-0/t-0")
-    expect(page.locator("pre").first).to_contain_text("<script>alert(1)</script>")
-    expect(page.locator("pre").first).to_contain_text("[U+202E]")
-
-
 def test_trace__with_every_hostile_text_is_shown_as_text(month: Site, site: Site) -> None:
     """Criterion 29: from the upload over a real run to a page, which cuts the long text."""
     service = site.service
@@ -194,27 +158,6 @@ def test_trace__with_every_hostile_text_is_shown_as_text(month: Site, site: Site
     expect(page.locator("main img, main script")).to_have_count(0)
     assert page.content().count("word ") < 10_000
     assert dialogs == []
-
-
-def test_reader__sees_no_button_and_is_refused(month: Site, site: Site) -> None:
-    key = site.service.post("/keys", {"name": "a reader", "role": "read"})["token"]
-    context = site.context(key=key)
-    page = site.open("/runs/run-in-progress", context=context)
-    expect(page.locator(".actions button")).to_have_count(0)
-    response = context.request.post(
-        f"{site.url}/runs/run-in-progress/cancel",
-        headers={"Origin": site.url, "Accept": "text/html"},
-    )
-    assert response.status == 403
-
-
-def test_trend__arrow_keys_read_the_points(month: Site, site: Site) -> None:
-    page = site.open("/benchmarks/support/kpis/support-pass?agent=billing")
-    page.locator("[data-chart]").focus()
-    page.keyboard.press("End")
-    expect(page.locator("output")).to_contain_text("regressed")
-    page.keyboard.press("Enter")
-    expect(page).to_have_url(re.compile("run-billing-support-0"))
 
 
 def test_inbox__keyboard_acknowledges_and_the_badge_falls(month: Site, site: Site) -> None:

@@ -7,7 +7,6 @@ from functools import cache
 from importlib import import_module
 from typing import Final, NamedTuple
 
-import pytest
 from sqlalchemy import Table, UniqueConstraint
 
 from mosaico.table_list import METADATA
@@ -170,43 +169,6 @@ def selects_one_row(source: str, table_name: str) -> bool:
     )
 
 
-def test_iter_statements__finds_each_kind() -> None:
-    # In turn: what is a statement, and what only looks like one.
-    source = '''
-"""UPDATE runs in a docstring."""
-import sqlalchemy as sa
-from sqlalchemy import delete, update
-from sqlalchemy.dialects.postgresql import insert as pg_insert
-from mosaico.core import bulk_copy, batch_delete
-from mosaico.core.batch_delete import delete_batch
-from mosaico.core.bulk_copy import copy_encoded_rows
-import numpy as np
-_SET = text("UPDATE runs SET x = 1")
-_LOCK = text("SELECT 1 FROM runs FOR UPDATE OF runs")
-def drop(session): session.execute(delete(Run).where(Run.id == 1))
-def purge(session): return delete_batch(session, Run, Run.id > 1)
-def read(session): return session.scalars(select(Run))
-def change(session): session.execute(sa.update(Run))
-def add(session): session.execute(pg_insert(Run).values(rows))
-def add_rows(session, rows): session.add_all(rows)
-_COPY = "COPY runs FROM STDIN"
-def enqueue(jobs): manager.batch_defer_jobs(jobs)
-def copy(session): bulk_copy.copy_encoded_file(session, "runs", [], file)
-def copy_all(session): copy_encoded_rows(session, "runs", [], rows)
-def drop_all(session): session.execute(Run.__table__.delete())
-def forget(names, rows): names.update(rows); np.delete(rows, 1); api.delete("/runs"); rows.insert(0, 1)
-class Store:
-    """INSERT INTO runs in a docstring."""
-    _STATEMENT = "INSERT INTO runs"
-    def read(self): return 1
-    def write(self, rows): self._database.executemany("…", rows)
-'''
-    assert [statement.name for statement in iter_statements(source)] == [
-        "_SET", "drop", "purge", "change", "add", "add_rows", "_COPY", "enqueue", "copy", "copy_all", "drop_all",
-        "Store._STATEMENT", "Store.write",
-    ]  # fmt: skip
-
-
 def test_bulk_statements__each_is_in_one_table() -> None:
     tables = [*ONE_ROW, *LIMITED, *BATCHED, *UNLIMITED]
 
@@ -216,44 +178,9 @@ def test_bulk_statements__each_is_in_one_table() -> None:
     assert len(tables) == len({*tables})
 
 
-@pytest.mark.parametrize(
-    ("source", "is_batched"),
-    [
-        ("def add(rows):\n    for batch in batched(rows):\n        session.add_all(batch)", True),
-        ("def add(rows):\n    for batch in batched(rows):\n        pass\n    session.add_all(rows)", False),
-        ("def add(rows):\n    for row in rows:\n        session.add_all(rows)", False),
-        ("def drop():\n    delete_all(session, Run, Run.id > 1)", True),
-        ("_ADD = text('INSERT INTO runs SELECT 1')\ndef add(rows):\n    session.execute(_ADD, rows)", False),
-        ("_ADD = text('INSERT INTO runs SELECT 1')\ndef add(rows):\n    for batch in batched(rows):\n        session.execute(_ADD, batch)", True),
-    ],
-)  # fmt: skip
-def test_is_batched__needs_a_loop_around_the_statement(source: str, is_batched: bool) -> None:
-    imports = (
-        "from sqlalchemy import text\nfrom mosaico.core.batch_delete import delete_all\n"
-        "from mosaico.core.batches import batched\n"
-    )
-    [statement] = iter_statements(imports + source)
-    assert statement.is_batched is is_batched
-
-
 def test_bulk_statements__of_many_rows_are_sent_in_batches() -> None:
     statements = list_statements()
     assert [name for name in BATCHED if not statements[name].is_batched] == []
-
-
-@pytest.mark.parametrize(
-    ("source", "is_one"),
-    [
-        ("delete(ApiKey).where(ApiKey.id == key_id)", True),
-        ("delete(ApiKey).where(ApiKey.name == name)", False),
-        ("insert(ApiKey).values(id=key_id)", True),
-        ("insert(ApiKey).values(rows)", False),
-        ("'UPDATE api_keys SET role = 1 WHERE id = :id'", True),
-        ("'DELETE FROM api_keys WHERE NOT EXISTS (SELECT)'", False),
-    ],
-)
-def test_selects_one_row__needs_each_column_of_a_key(source: str, is_one: bool) -> None:
-    assert selects_one_row(source, "api_keys") is is_one
 
 
 def test_bulk_statements__of_one_row_select_it_by_a_key() -> None:

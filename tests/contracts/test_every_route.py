@@ -9,17 +9,10 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute, RouteContext
 
-from mosaico.access.idempotency import IdempotencyKeyInFlight
-from mosaico.agents.router import create_agent, delete_agent, list_agents
 from mosaico.api import PREFIX
-from mosaico.comparison.stored_run_comparison import RunNotComparable
-from mosaico.core.errors import Conflict
-from mosaico.core.problem_documents import MEDIA_TYPE, PROBLEMS, UnsupportedMediaType
-from mosaico.core.web.etag import PreconditionFailed
+from mosaico.core.problem_documents import MEDIA_TYPE, PROBLEMS
 from mosaico.core.web.problem_types import render_errors_page
-from mosaico.runs.router import compare_runs
 from mosaico.traces.otel.router import TRACES_PATH
-from mosaico.traces.uploads.router import upload_traces
 from tests.support.call_graph import raised_errors
 from tests.support.described_api import (
     api_document,
@@ -109,14 +102,6 @@ def test_every_route__documents_the_problems_that_can_come(document: dict[str, A
             }
             assert documented.keys() == possible, f"{route_id(route)}: see its `responses=`"
             assert all(list(problem["content"]) == [MEDIA_TYPE] for problem in documented.values())
-
-
-def test_raised_errors__follow_services_dependencies_and_classes() -> None:
-    assert IdempotencyKeyInFlight in raised_errors(create_agent)
-    assert PreconditionFailed in raised_errors(delete_agent)
-    assert RunNotComparable in raised_errors(compare_runs)
-    assert UnsupportedMediaType in raised_errors(upload_traces)
-    assert Conflict not in raised_errors(list_agents)
 
 
 def test_export_of_spans__documents_the_problems_that_can_come(document: dict[str, Any]) -> None:

@@ -58,21 +58,6 @@ def test_create_key__replay_returns_the_same_key_and_its_text_is_not_stored(
     assert first.json()["token"].split("_")[3] not in stored
 
 
-def test_list_keys__newest_first_in_pages(admin: ToyClient, clock: ManualClock) -> None:
-    for number in range(3):
-        clock.forward(seconds=1)
-        admin.post("/keys", json={"name": f"key {number}"})
-    page = admin.get("/keys?limit=2").json()
-    last_page = admin.get(f"/keys?limit=2&cursor={page['nextCursor']}").json()
-    names = [key["name"] for key in page["items"] + last_page["items"]]
-    assert names == ["key 2", "key 1", "key 0", "admin key"]
-    assert last_page["nextCursor"] is None
-
-
-def test_create_key__default_role_is_read(admin: ToyClient) -> None:
-    assert admin.post("/keys", json={"name": "dashboard"}).json()["role"] == "read"
-
-
 def test_revoke_key__key_is_refused_and_stays_in_the_list(
     admin: ToyClient, app: FastAPI, clock: ManualClock
 ) -> None:

@@ -242,10 +242,3 @@ def test_audit_log__is_purged_by_a_role_that_may_only_append(
         # Roles belong to the whole server: the rollback takes this one back.
         connection.rollback()
     assert row == (1,)
-
-
-def test_audit_log__pages_are_in_the_order_of_time(service: Service) -> None:
-    for number in range(5):
-        service.create_agent(f"agent-{number}")
-    paged = [line["resourceId"] for line in service.list_items("/audit", limit=2)]
-    assert paged == [f"agent-{number}" for number in reversed(range(5))]

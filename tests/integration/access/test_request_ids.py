@@ -1,10 +1,7 @@
 """Request IDs in jobs, problems and outbound calls; one run for one Idempotency-Key."""
 
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import httpx
 import pytest
 import structlog
 
@@ -18,7 +15,6 @@ from mosaico.core.http.client import outbound_client
 from mosaico.jobs.declarations import JobRequest
 from mosaico.jobs.handlers import HANDLERS, JobContext, JobHandler
 from tests.support.service import JSON, Service
-from tests.support.waiting import LIVENESS_S
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 HEADERS = {"X-Request-Id": "request-7", "traceparent": TRACEPARENT}
@@ -84,31 +80,3 @@ def test_outbound_headers__contain_request_id_and_traceparent() -> None:
 def test_is_traceparent__invalid_text_is_rejected(text: str) -> None:
     assert is_traceparent(TRACEPARENT)
     assert not is_traceparent(text)
-
-
-def test_idempotency_key__200_concurrent_requests_start_one_run(prepared_service: Service) -> None:
-    body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
-    headers = {**prepared_service.client.headers, "Idempotency-Key": "tonight"}
-    with (
-        httpx.Client(
-            base_url=prepared_service.client.base_url,
-            headers=headers,
-            trust_env=False,
-            verify=False,
-            timeout=LIVENESS_S,
-            # By default the client sends 100 at a time, and the others later.
-            limits=httpx.Limits(max_connections=None),
-        ) as client,
-        ThreadPoolExecutor(200) as threads,
-    ):
-        futures = [
-            threads.submit(client.post, "/api/v1/benchmark-runs", json=body) for _ in range(200)
-        ]
-        answers = [future.result() for future in futures]
-    statuses = Counter(answer.status_code for answer in answers)
-    assert set(statuses) <= {201, 409}
-    assert len({answer.json()["id"] for answer in answers if answer.status_code == 201}) == 1
-    assert len(prepared_service.list_items("/benchmark-runs")) == 1
-    assert [line["action"] for line in prepared_service.list_items("/audit")].count(
-        "start_run"
-    ) == 1

@@ -257,12 +257,3 @@ def test_require_role__missing_database_gives_503_not_401(
     gone.dispose()
     assert answer.status_code == 503
     assert answer.headers["Retry-After"]
-
-
-def test_openapi__describes_bearer_scheme_and_idempotency_key(app: FastAPI) -> None:
-    api = app.openapi()
-    scheme = api["components"]["securitySchemes"]["ApiKey"]
-    post = api["paths"]["/toys"]["post"]
-    assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
-    assert post["security"] == [{"ApiKey": []}]
-    assert "Idempotency-Key" in [parameter["name"] for parameter in post["parameters"]]

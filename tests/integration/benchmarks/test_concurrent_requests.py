@@ -2,7 +2,6 @@
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import httpx
 
@@ -14,33 +13,6 @@ KPIS = "/benchmarks/bench-001/kpis"
 def all_at_once(service: Service, requests: list[tuple[str, str, JSON]]) -> list[httpx.Response]:
     with ThreadPoolExecutor(8) as threads:
         return list(threads.map(lambda request: service.send(*request), requests))
-
-
-def test_idempotency__create_request_is_executed_once_per_key(service: Service) -> None:
-    service.create_benchmark()
-    bodies: dict[str, JSON] = {
-        "/agents": {"name": "Pelican"},
-        "/benchmarks": {"datasetRef": "x"},
-        KPIS: {"name": "quality", "formula": "ROUGE"},
-    }
-    for path, body in bodies.items():
-        once: dict[str, Any] = {"headers": {"Idempotency-Key": "one"}}
-        first, again = (service.send("POST", path, body, **once) for _ in range(2))
-        assert (first.status_code, again.status_code) == (201, 201)
-        assert (again.content, again.headers["Location"]) == (
-            first.content,
-            first.headers["Location"],
-        )
-        assert again.headers["Idempotent-Replayed"] == "true"
-        changed = service.expect_problem(422, "POST", path, {**body, "id": "other"}, **once)
-        assert changed["type"] == "/problems/idempotency-key-reused"
-        before = len(service.list_items(path))
-        service.expect_problem(
-            422, "POST", path, {"nonsense": 1}, headers={"Idempotency-Key": "two"}
-        )
-        assert len(service.list_items(path)) == before
-        service.expect_problem(422, "POST", path, body, headers={"Idempotency-Key": "x" * 256})
-    assert [len(service.list_items(path)) for path in bodies] == [1, 2, 1]
 
 
 def test_create__one_of_many_concurrent_requests_gets_the_id(service: Service) -> None:

@@ -7,23 +7,17 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiosmtpd.controller import Controller
-from aiosmtpd.handlers import Sink
-from sqlalchemy import text
 from typer.testing import CliRunner
 
 from mosaico import doctor
-from mosaico.access import queries
 from mosaico.agents.schemas import AgentCheck
 from mosaico.cli import cli
 from mosaico.core import row_windows
 from mosaico.core.migrations import upgrade
 from mosaico.core.resources import Resources
 from mosaico.core.settings import Settings
-from mosaico.core.smtp import SmtpServer
 from mosaico.doctor import CheckFailed
 from mosaico.jobs.worker_process import WorkerPresence
 from mosaico.startup import schema_remedy
@@ -131,52 +125,8 @@ def test_check_port__is_free_ours_or_of_another_program(service: Service) -> Non
         assert_fails(stranger, "another program listens", "MOSAICO_PORT")
 
 
-@pytest.fixture
-def mail_port() -> Iterator[int]:
-    controller = Controller(Sink(), hostname="127.0.0.1", port=free_port())
-    controller.start()
-    yield controller.port
-    controller.stop()
-
-
-def mail_access(port: int, **fields: Any) -> SmtpServer:
-    return SmtpServer(host="127.0.0.1", port=port, sender="bot@localhost", **fields)
-
-
-def test_check_mail_server__accepts_a_session(mail_port: int) -> None:
-    access = mail_access(mail_port, require_tls=False)
-    assert doctor.check_mail_server(access).endswith("accepts mail from bot@localhost")
-    assert doctor.check_mail_server(None).startswith("no mail server is configured")
-    without_tls = partial(doctor.check_mail_server, mail_access(mail_port))
-    assert_fails(without_tls, "does not offer STARTTLS", "MOSAICO_SMTP_URL")
-    unreachable = partial(doctor.check_mail_server, mail_access(free_port()))
-    assert_fails(unreachable, "ConnectionRefusedError", "start the mail server")
-
-
 def test_check_keys__need_an_admin(service_resources: Resources) -> None:
     assert_fails(partial(doctor.check_keys, service_resources), "no valid API key", "ADMIN_KEY")
-
-
-def test_check_keys__are_counted(service: Service) -> None:
-    assert doctor.check_keys(service.resources).startswith("valid API keys: 1, of them admin: 1;")
-    for role, expires_at in (("read", None), ("run", "2999-01-01T00:00:00Z"), ("run", None)):
-        service.post("/keys", {"name": "team", "role": role, "expiresAt": expires_at})
-    revoked = service.post("/keys", {"name": "former team", "role": "read"})
-    service.delete(f"/keys/{revoked['id']}")
-    with service.resources.db.begin() as session:
-        expired = "UPDATE api_keys SET expires_at = now() - interval '1 s' WHERE role = 'run' AND expires_at IS NULL"
-        session.execute(text(expired))
-    assert doctor.check_keys(service.resources).startswith("valid API keys: 3, of them admin: 1;")
-
-
-def test_check_keys__are_counted_up_to_a_limit(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queries, "MAX_COUNTED", 2)
-    for _ in range(3):
-        service.post("/keys", {"name": "team", "role": "read"})
-    finding = doctor.check_keys(service.resources)
-    assert finding.startswith("valid API keys: at least 3, of them admin: 1;")
 
 
 def test_check_clock__compares_with_the_database(service_resources: Resources) -> None:
@@ -188,11 +138,6 @@ def test_check_clock__compares_with_the_database(service_resources: Resources) -
 
 def test_check_worker__needs_one(service: Service) -> None:
     assert_fails(partial(doctor.check_worker, service.resources), "no worker", "`mosaico worker`")
-
-
-@pytest.mark.usefixtures("present_worker")
-def test_check_worker__counts_the_connected_ones(service: Service) -> None:
-    assert doctor.check_worker(service.resources) == "1 worker runs"
 
 
 def test_check_langfuse__asks_the_server_of_each_agent_with_keys(service: Service) -> None:

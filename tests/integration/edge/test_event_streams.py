@@ -24,8 +24,6 @@ from tests.integration.edge.toy_things import NOWHERE, THINGS, ThingStore, ToyOw
 from tests.support.http import serving
 from tests.support.waiting import LIVENESS_S, until
 
-STREAMS = 60
-
 
 class StreamService:
     """A served toy application with its hub and its database."""
@@ -317,31 +315,6 @@ def test_event_hub__reconnects_after_a_lost_connection(
         service.thing_store.snapshots = [progress(2)]
         service.announce("run-1")
         assert events.next()["id"] == "2"
-
-
-def test_event_hub__idle_streams_share_one_connection_and_no_threads(
-    service: StreamService, database_url: str
-) -> None:
-    service.client.get(THINGS)
-    threads_before = threading.active_count()
-    opened = [
-        service.client.send(
-            service.client.build_request("GET", f"{THINGS}/run-1/events"), stream=True
-        )
-        for _ in range(STREAMS)
-    ]
-    until(lambda: service.hub.open_streams == STREAMS)
-    more_threads = threading.active_count() - threads_before
-    with psycopg.connect(database_url) as connection:
-        row = connection.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mosaico-events'"
-            " AND datname = current_database()"
-        ).fetchone()
-    assert row == (1,)
-    # Snapshots share the worker threads of the server.
-    assert more_threads < STREAMS
-    for response in opened:
-        response.close()
 
 
 def test_event_stream__stopping_server_ends_the_stream_cleanly(database_url: str) -> None:

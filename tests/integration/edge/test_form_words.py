@@ -123,25 +123,6 @@ def test_form__error_names_the_labels(
     assert [message for message in messages if message not in texts] == [], texts
 
 
-def test_schedule_preview__names_the_labels(pages: Service) -> None:
-    refused = post(
-        pages, "/schedules", {"cronExpression": "0 0 2 * * *", "timezone": "1" * 300, "check": "1"}
-    )
-    assert "<li>Time zone should have at most 100 characters</li>" in refused.text
-
-
-def test_backtest__of_a_rule_that_is_not_valid_says_why(pages: Service) -> None:
-    fields = {
-        "name": "x",
-        "benchmarkId": "support",
-        "kpi": "support-pass",
-        "condition": "LESS_THAN",
-        "check": "1",
-    }
-    answer = unescape(post(pages, "/alerts", fields).text)
-    assert "No backtest: “Less than” needs a threshold; enter one" in answer
-
-
 def test_silence__times_are_typed_in_the_zone_of_the_reader_or_in_utc(pages: Service) -> None:
     """As on the page of a schedule: both zones are shown, without a script, too."""
     pages.client.cookies.set("mosaico_zone", "Asia/Tokyo")

@@ -32,13 +32,6 @@ def open_formula(service: Service, **query: str) -> tuple[str, str, Any]:
     return page, words[-1], service.client.post(words[-1], json=body).json()
 
 
-def test_formulas__without_a_formula_are_the_help(service: Service) -> None:
-    page, address, answer = open_formula(service)
-    assert address.endswith("/api/v1/kpi-formulas/help")
-    assert all(row["name"] in page for row in answer["statistics"])
-    assert 'rel="alternate"' in page
-
-
 @pytest.mark.parametrize("query", [{}, {"run": RUN}])
 def test_formulas__wrong_formula_is_its_check(query: dict[str, str], service: Service) -> None:
     page, address, answer = open_formula(service, formula="AVERAGE(EXACT_MATCH,ROUG", **query)
@@ -82,31 +75,8 @@ def test_formulas__typed_values_replace_those_of_a_run(service: Service) -> None
     assert "Open the run" in page
 
 
-def test_formulas__any_run_is_named_by_its_id(service: Service) -> None:
-    """Also one that is not among the recent runs, which the page suggests."""
-    page, _, answer = open_formula(service, formula="2 * EXACT_MATCH", runId=f" {RUN} ")
-    assert answer["value"] is not None
-    assert re.search(rf'<option value="{RUN}" selected>', page)
-    old = "run-billing-support-29"
-    assert f'value="{old}"' not in page
-    page, _, _ = open_formula(service, formula="2 * EXACT_MATCH", run=old)
-    assert f'<option value="{old}" selected>{old}</option>' in page
-
-
-def test_formulas__without_a_number_a_typed_value_is_missing(service: Service) -> None:
-    page, _, answer = open_formula(service, formula="2 * ROUGE", values="ROUGE=")
-    assert answer["undefinedReason"].startswith("ROUGE has no value")
-    assert "undefined: ROUGE has no value" in page
-
-
 @pytest.mark.parametrize("line", ["ROUGE", "ROUGE=much", "ROUGE=nan", "RUGE OF=1", "=1"])
 def test_formulas__line_without_a_value_is_named(line: str, service: Service) -> None:
     page, _, answer = open_formula(service, formula="BLEU", values=f"BLEU=0.5\n{line}")
     assert f"No value: {line}. Write the name" in page
     assert answer["value"] == 0.5
-
-
-def test_formulas__defined_value_is_that_of_the_page(service: Service) -> None:
-    page, _, answer = open_formula(service, formula="2 * EXACT_MATCH", run=RUN)
-    assert answer["undefinedReason"] is None
-    assert f"= <b data-numbers>{answer['value']:.4g}</b>" in page

@@ -7,11 +7,8 @@ from typing import Final
 import pytest
 from sqlalchemy import text
 
-from mosaico.alerts import inbox_view, missing_runs, queries, silences
-from mosaico.alerts.missing_runs import report_missing_runs
+from mosaico.alerts import inbox_view, queries, silences
 from mosaico.overview import queries as overview_queries
-from mosaico.schedules import missed_schedules
-from mosaico.triggers.queries import iter_benchmarks_with_rules
 from tests.support.every_page import write_every_page
 from tests.support.page_reads import read_page
 from tests.support.service import JSON, Service
@@ -30,20 +27,6 @@ def filled(service: Service) -> Service:
 
 def cells_of(overview: JSON) -> list[tuple[str, str]]:
     return sorted((cell["benchmarkId"], cell["agentId"]) for cell in overview["cells"])
-
-
-def test_overview__is_the_same_in_small_batches(
-    filled: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = filled.get("/overview", hours=168)
-    assert expected["isComplete"]
-    assert len(expected["cells"]) > 5
-    monkeypatch.setattr(overview_queries, "_PAIRS_PER_STATEMENT", 2)
-    monkeypatch.setattr(overview_queries, "_CELLS_PER_STATEMENT", 3)
-    overview = filled.get("/overview", hours=168)
-    # The expected end of the run in progress is later now.
-    now = {"since": "", "activeRuns": []}
-    assert {**overview, **now} == {**expected, **now}
 
 
 def test_overview__of_too_many_pairs_has_those_with_the_newest_runs(
@@ -158,62 +141,3 @@ def test_silences__no_more_than_the_limit_are_open(
     assert problem["type"] == "/problems/too-many-silences"
     later = (now + timedelta(hours=2)).isoformat()
     filled.patch(f"/silences/{third}", {"endsAt": later})
-
-
-@pytest.fixture(params=[1, 2, 200])
-def batch_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(missing_runs, "STATEMENT_ROWS", request.param)
-    monkeypatch.setattr("mosaico.core.batches.STATEMENT_ROWS", request.param)
-    return int(request.param)
-
-
-def test_missing_runs__are_found_in_batches(filled: Service, batch_rows: int) -> None:
-    now = filled.resources.clock()
-    with filled.resources.db.begin() as session:
-        session.execute(
-            text(
-                "UPDATE alert_rules SET max_hours_without_run = 1, agent_id = NULL, enabled = true"
-            )
-        )
-        pairs = session.execute(
-            text(
-                "SELECT count(DISTINCT (rule.id, run.agent_id)) FROM alert_rules AS rule JOIN benchmark_runs AS run"
-                " USING (benchmark_id) WHERE run.status = 'COMPLETED'"
-            )
-        ).scalar_one()
-        reported = report_missing_runs(session, now + timedelta(days=1))
-        assert (reported, report_missing_runs(session, now + timedelta(days=1))) == (pairs, 0)
-    assert pairs > 1
-
-
-def test_unfinished_runs__are_listed_in_batches(filled: Service, batch_rows: int) -> None:
-    with filled.resources.db.begin() as session:
-        session.execute(
-            text("UPDATE benchmark_runs SET status = 'PENDING' WHERE status = 'FAILED' OR seq < 4")
-        )
-        batches = list(missed_schedules.iter_unfinished(session))
-        expected = session.scalars(
-            text("SELECT id FROM benchmark_runs WHERE status IN ('PENDING', 'RUNNING') ORDER BY id")
-        ).all()
-    assert sorted(run.id for batch in batches for run in batch) == list(expected)
-    assert len(expected) > 3
-    assert all(len(batch) <= batch_rows for batch in batches)
-
-
-def test_langfuse_rules__are_found_in_batches(
-    filled: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mosaico.core.batches.STATEMENT_ROWS", 1)
-    rule = '{"langfuse": [{"event": "remote-experiment"}]}'
-    with filled.resources.db.begin() as session:
-        session.execute(
-            text("UPDATE benchmarks SET triggers = CAST(:rule AS jsonb)"), {"rule": rule}
-        )
-        session.execute(text("UPDATE benchmarks SET archived = true WHERE id = 'warehouse'"))
-        expected = session.scalars(
-            text("SELECT id FROM benchmarks WHERE NOT archived ORDER BY id")
-        ).all()
-        batches = list(iter_benchmarks_with_rules(session, None))
-        [one, *_] = iter_benchmarks_with_rules(session, expected[-1])
-        assert [row.id for batch in batches for row in batch] == list(expected)
-        assert [row.id for row in one] == [expected[-1]]

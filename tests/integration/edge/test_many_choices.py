@@ -9,9 +9,6 @@ from sqlalchemy import text
 
 from mosaico.access.models import ApiKey
 from mosaico.agents.models import Agent
-from mosaico.core import row_counts
-from mosaico.core.names import Names
-from mosaico.core.web.pages import environment
 from mosaico.kpis.models import KpiHistory
 from mosaico.run_store.models import BenchmarkRun
 from tests.support.page_data import write_month
@@ -59,31 +56,6 @@ def test_page__of_many_agents_suggests_them(path: str, crowd: Service) -> None:
         options = re.findall(rf'<datalist id="{name}">(.*?)</datalist>', page, re.DOTALL)
         assert options[0].count("<option") == 200
     assert not re.search(r'<select [^>]*name="(?:agent|agentId|matchers.agentId)"', page)
-
-
-@pytest.mark.parametrize(
-    "path", ["/runs", "/inbox", "/new/schedule", "/alerts/rule-1", "/benchmarks/support"]
-)
-def test_page__of_more_agents_than_it_suggests_links_to_all(path: str, crowd: Service) -> None:
-    page = read_page(crowd, path)
-    # The 250, and three of the month.
-    assert "200 of 253 agents are suggested, others by ID" in page
-    assert '<a href="/agents">all of them</a>' in page
-    assert "benchmarks are suggested" not in page
-
-
-def test_suggested_names__choice_of_none_is_no_name() -> None:
-    agents = Names([(f"a{number}", "A") for number in range(200)], "/agents", "1,203 agents")
-    macros = environment().get_template("macros.html").make_module({"frame": None})
-    text = str(macros.suggested_names(agents.choices(("", "every agent"))))  # type: ignore[attr-defined]
-    assert "200 of 1,203 agents are suggested" in text
-    whole = Names(agents.items(), "/agents")
-    assert str(macros.suggested_names(whole.choices())).strip() == ""  # type: ignore[attr-defined]
-
-
-def test_names__are_counted_up_to_a_limit(crowd: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_counts, "MAX_COUNTED", 240)
-    assert "200 of more than 240 agents are suggested" in read_page(crowd, "/runs")
 
 
 def test_silence_form__of_many_rules_and_audit_log_of_many_keys_say_how_many(
@@ -142,14 +114,6 @@ def test_runs__agent_that_is_not_suggested_is_found_by_its_id(crowd: Service) ->
     assert 'name="agent" value="agent-003"' in page
     assert "/runs/of-3" in page
     assert "/runs/run-billing" not in page
-
-
-def test_runs__names_the_agents_of_its_rows_that_it_does_not_suggest(crowd: Service) -> None:
-    """One of the first of 250 agents, and one that is archived."""
-    crowd.patch("/agents/agent-019", {"archived": True})
-    runs = read_page(crowd, "/runs?agent=agent-003&agent=agent-019")
-    assert re.findall(r'href="/runs/of-\d+">([^<]+)</a>', runs) == ["Robin 19", "Robin 3"]
-    crowd.patch("/agents/agent-019", {"archived": False})
 
 
 def test_trend__few_agents_are_tabs_and_the_others_are_suggested(crowd: Service) -> None:

@@ -99,16 +99,6 @@ def outbound() -> Iterator[httpx.Client]:
         yield client
 
 
-def test_outbound_client__sends_a_user_agent(url: str, outbound: httpx.Client) -> None:
-    request_headers = outbound.get(f"{url}/headers").json()
-    assert request_headers["user-agent"].startswith("mosaico/")
-    assert request_headers["accept-encoding"] == "gzip"
-
-
-def test_outbound_client__decompresses_responses(url: str, outbound: httpx.Client) -> None:
-    assert outbound.get(f"{url}/zipped").text == "x" * 10_000
-
-
 def test_outbound_client__dropped_response_is_freed_at_once(
     url: str, outbound: httpx.Client
 ) -> None:

@@ -10,7 +10,6 @@ from sqlalchemy import text
 from mosaico.kpis.number_text import FigureFormat
 from mosaico.statistics.verdict_rules import Scale
 from tests.support.every_page import RUN, write_every_page
-from tests.support.page_reads import read_page
 from tests.support.service import Service
 
 TREND: Final = "/benchmarks/support/kpis/support-pass"
@@ -58,25 +57,6 @@ def test_share__has_three_decimals_wherever_a_page_shows_it(path: str, month: Se
     texts = read_texts(month, path)
     assert [part for part in texts if re.search(r"(?<![\w.])0\.\d{4,}", part)] == []
     assert any(re.search(r"\b0\.\d{3}\b", part) for part in texts)
-
-
-def test_trend__spoken_texts_have_the_figures_of_the_table(month: Service) -> None:
-    page = read_page(month, f"{TREND}?agent=billing")
-    table = page.partition('<h2 id="values">')[2]
-    values = re.findall(r'<td class="num">([\d.]+)</td><td class="small line">([^<]+)</td>', table)
-    spoken = re.findall(r": ([\d.]+) \(95 % CI ([^)]+)\), [a-z ]+</title>", page)
-    assert len(values) > 9
-    assert spoken == values[::-1]
-    [last] = re.findall(r"<desc>runs: \d+, the last at ([\d.]+),", page)
-    assert last == values[0][0]
-
-
-def test_large_figure__has_no_exponent_and_no_decimals(month: Service) -> None:
-    page = month.client.get(
-        "/benchmarks/support/kpis/support-cost", headers={"Accept": "text/html"}
-    ).text
-    assert "e+04" not in page
-    assert "the last at 12,3" in page
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import TIMESTAMP, MetaData, delete, event, select
+from sqlalchemy import TIMESTAMP, MetaData, delete, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from mosaico.core import keyset
@@ -78,10 +78,6 @@ def walk(db: Database, limit: int, *, descending: bool = True) -> list[str]:
 @pytest.mark.parametrize("limit", [1, 4, 5, 24, 25, 26, 200])
 def test_select_page__pages_of_any_size_contain_each_row_once(db: Database, limit: int) -> None:
     assert walk(db, limit) == [f"row-{n:02}" for n in reversed(range(ROWS))]
-
-
-def test_select_page__supports_ascending_order(db: Database) -> None:
-    assert walk(db, 7, descending=False) == [f"row-{n:02}" for n in range(ROWS)]
 
 
 def test_select_page__inserted_and_deleted_rows_shift_nothing(db: Database) -> None:
@@ -158,41 +154,3 @@ def test_select_page__search_without_time_continues_at_its_cursor(
 
     # Seven windows of four rows, the first of which has row 24 and the sixth one row 1.
     assert pages == [["row-24"], [], [], [], [], ["row-01"], []]
-
-
-@pytest.mark.usefixtures("small_batches")
-def test_select_page__search_counts_the_rows_of_the_batches_that_did_not_fill_the_page(
-    db: Database,
-) -> None:
-    with db.read() as session:
-        page = select_page(
-            session,
-            select(PageRow),
-            keys=KEYS,
-            query=PageQuery(limit=1),
-            conditions=[PageRow.rank == 10],
-        )
-        whole_list = select_page(session, select(PageRow), keys=KEYS, query=PageQuery(limit=1))
-
-    # Row 10 is the third one of the fourth batch.
-    assert ([row.id for row in page.rows], page.searched_rows) == (["row-10"], 16)
-    assert whole_list.searched_rows == 0
-
-
-def test_select_page__search_limits_its_batch_before_it_tests_the_conditions(db: Database) -> None:
-    """Whatever the planner expects of the conditions, a statement reads no more than a batch."""
-    statements: list[str] = []
-
-    def note(*arguments: object) -> None:
-        statements.append(str(arguments[2]))
-
-    event.listen(db.engine, "before_cursor_execute", note)
-    try:
-        search(db, 5, {1}, descending=True)
-    finally:
-        event.remove(db.engine, "before_cursor_execute", note)
-
-    [matches] = [statement for statement in statements if "rank IN" in statement]
-    batch, _, outer = matches.partition("AS batch")
-    assert "LIMIT" in batch
-    assert "is_match" in outer

@@ -8,7 +8,6 @@ import pytest
 from sqlalchemy import text
 
 from mosaico.run_store.kpi_trend import MAX_POINTS, list_trend_buckets
-from tests.support.every_page import RUN
 from tests.support.many_runs import write_many_runs
 from tests.support.page_reads import HTML, read_csv, read_page
 from tests.support.service import Service
@@ -40,31 +39,6 @@ def test_trend__many_runs_are_buckets_with_mean_range_and_worst_verdict(service:
     assert f"A point is {size} consecutive runs, {len(rows)} in all" in page
     short = read_page(service, "/benchmarks/support/kpis/support-pass?agent=billing&days=30")
     assert "A point is a run" in short
-
-
-def test_trend__files_have_the_runs_of_the_page(read_month: Service) -> None:
-    page = read_page(read_month, "/benchmarks/support/kpis/support-pass?agent=billing&days=30")
-    files = [unescape(link) for link in re.findall(r'href="(/api/v1/kpi-history\.[^"]*)"', page)]
-    table, picture = files
-    rows = read_csv(read_month, table)
-    assert [row["runId"] for row in rows] == list(
-        dict.fromkeys(re.findall(r'"/runs/(run-[^"]+)"', page))
-    )[::-1]
-    assert (rows[0]["runId"], rows[0]["verdict"], rows[0]["rescoreOf"]) == (RUN, "REGRESSED", "")
-    assert {row["kpi"] for row in rows} == {"pass rate"}
-    chart = read_month.client.get(picture)
-    assert chart.headers["content-type"] == "image/svg+xml"
-    lines = re.findall(r'<polyline class="line" points="([^"]+)"', chart.text)
-    assert lines == re.findall(r'<polyline class="line" points="([^"]+)"', page)
-    assert "pass rate of Billing bot in Support, nightly" in chart.text
-    assert "lower threshold 0.8" in chart.text
-
-
-def test_trend__picture_refuses_what_does_not_exist(read_month: Service) -> None:
-    path = "/api/v1/kpi-history.svg?benchmarkId=support&kpi=support-pass"
-    assert read_month.client.get(f"{path}&agentId=nobody").status_code == 404
-    assert read_month.client.get(f"{path}&agentId=billing&timeZone=Mars").status_code == 422
-    assert read_month.client.get(f"{path}&agentId=billing").status_code == 200
 
 
 def test_trend__several_agents_share_a_chart_and_a_table(read_month: Service) -> None:

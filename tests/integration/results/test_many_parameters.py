@@ -1,6 +1,5 @@
 """Statements about more rows than PostgreSQL accepts parameters: 65,535 in a statement."""
 
-import pytest
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
@@ -11,8 +10,6 @@ from mosaico.comparison.acceptance import hold_incident, release_incident
 from mosaico.core.batches import STATEMENT_ROWS
 from mosaico.core.clock import utc_now
 from mosaico.core.db import Database
-from mosaico.core.resources import Resources
-from mosaico.llm.types import ChatAnswer
 from mosaico.notifications.delivery_jobs import enqueue_due_deliveries
 from mosaico.notifications.models import Delivery
 from mosaico.notifications.rules import DeliveryStatus
@@ -20,97 +17,9 @@ from mosaico.notifications.service import publish
 from mosaico.notifications.types import NotificationMessage
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.rules import BaselineHold
-from mosaico.runs.llm_cache import evict_answers, get_answers, put_answers
-from mosaico.runs.source_runs import ListedRun, find_evaluated_runs
-from mosaico.traces.registry import SourceRun
-from mosaico.triggers import queries
-from mosaico.triggers.models import ProcessedSourceRun, SourceSubscription
-from mosaico.triggers.polling import (
-    POLL_BATCH,
-    enqueue_due_polls,
-    find_changed_runs,
-    make_target,
-    start_new_runs,
-)
-from mosaico.triggers.queries import SubscriptionKey
 
 PARAMETERS = 65_535
-AGENTS = 2 * STATEMENT_ROWS + 3
 RULES = 8_000
-
-
-def test_enqueue_due_polls__stores_a_bounded_number_of_subscriptions(
-    migrated_database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queries, "lock_due_subscriptions", lambda *_: {})
-    stored = []
-    with Session(migrated_database.engine) as session:  # nothing is committed
-        insert_rows(session, "agents", {"id": "'agent-' || n"}, AGENTS)
-        benchmark = {
-            "id": "'b'",
-            "metrics": "'[]'",
-            "triggers": """'{"newRun": {"pattern": "*"}}'""",
-        }
-        insert_rows(session, "benchmarks", benchmark)
-        insert_rows(session, "benchmark_agents", {"benchmark_id": "'b'", "agent_id": "'agent-' || n"}, AGENTS)  # fmt: skip
-        for _ in range(4):
-            enqueue_due_polls(session, utc_now())
-            stored.append(session.scalar(select(func.count()).select_from(SourceSubscription)))
-
-    assert stored == [STATEMENT_ROWS, 2 * STATEMENT_ROWS, AGENTS, AGENTS]
-
-
-def test_start_new_runs__first_poll_stores_any_number_of_source_runs(
-    migrated_database: Database, service_resources: Resources
-) -> None:
-    listed = [listed_run(number) for number in range(PARAMETERS + 1)]
-    with Session(migrated_database.engine) as session:  # nothing is committed
-        insert_rows(session, "agents", {"id": "'a'"})
-        insert_rows(session, "benchmarks", {"id": "'b'", "metrics": "'[]'"})
-        key = SubscriptionKey("b", "a")
-        insert_rows(session, "source_subscriptions", {"benchmark_id": "'b'", "agent_id": "'a'"})
-        target = make_target(session, key, service_resources, pattern="*")
-        for _ in range(2):
-            start_new_runs(session, target, listed, {run.id: run.run for run in listed}, utc_now())
-
-        assert find_changed_runs(session, target, listed) == []
-        assert session.scalar(select(func.count()).select_from(ProcessedSourceRun)) == len(listed)
-
-
-def listed_run(number: int) -> ListedRun:
-    run = SourceRun(
-        id=f"run-{number}",
-        name=f"run-{number}",
-        started_at=utc_now(),
-        ended_at=None,
-        items=1,
-        complete=True,
-    )
-    return ListedRun(run, run.name)
-
-
-def test_find_evaluated_runs__compares_any_number_of_names(migrated_database: Database) -> None:
-    listed = [listed_run(number) for number in range(PARAMETERS + 1)]
-    with Session(migrated_database.engine) as session:  # nothing is committed
-        insert_rows(session, "agents", {"id": "'a'"})
-        insert_rows(session, "benchmarks", {"id": "'b'", "metrics": "'[]'"})
-        run = {"id": "'r'", "benchmark_id": "'b'", "agent_id": "'a'", "status": "'COMPLETED'"}
-        insert_rows(session, "benchmark_runs", {**run, "triggered_by": "'EVENT'", "run_name": "'run-7'"})  # fmt: skip
-
-        assert find_evaluated_runs(session, "b", "a", listed) == {"run-7"}
-
-
-def test_llm_cache__stores_finds_and_evicts_any_number_of_answers(
-    migrated_database: Database,
-) -> None:
-    answers = {
-        number.to_bytes(4, "big"): ChatAnswer(content="yes") for number in range(PARAMETERS + 1)
-    }
-    with Session(migrated_database.engine) as session:  # nothing is committed
-        put_answers(session, 1, answers, [], utc_now())
-        assert get_answers(session, list(answers)) == answers
-        evict_answers(session, list(answers))
-        assert get_answers(session, list(answers)) == {}
 
 
 def test_hold_incident__holds_and_releases_any_number_of_runs(migrated_database: Database) -> None:
@@ -182,19 +91,3 @@ def test_lock_states__creates_the_states_of_any_number_of_rules(
 
         assert sorted(states) == sorted(rule_ids)
         assert session.scalar(select(func.count()).select_from(AlertState)) == RULES
-
-
-def test_enqueue_due_polls__one_transaction_enqueues_a_bounded_number(
-    migrated_database: Database,
-) -> None:
-    with Session(migrated_database.engine) as session:  # nothing is committed
-        insert_rows(session, "agents", {"id": "'agent-' || n"}, 2 * POLL_BATCH + 3)
-        triggers = """'{"newRun": {"pattern": "*"}}'"""
-        benchmark = {"id": "'b'", "metrics": "'[]'", "triggers": triggers}
-        insert_rows(session, "benchmarks", benchmark)
-        pairs = {"benchmark_id": "'b'", "agent_id": "'agent-' || n"}
-        insert_rows(session, "benchmark_agents", pairs, 2 * POLL_BATCH + 3)
-
-        due = [enqueue_due_polls(session, utc_now()) for _ in range(4)]
-
-        assert due == [POLL_BATCH, POLL_BATCH, 3, 0]

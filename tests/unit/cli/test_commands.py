@@ -2,17 +2,15 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from mosaico.cli import COMMANDS, cli, load_entry
+from mosaico.cli import cli
 from mosaico.core.errors import AppError
 from tests.support.cli_reference import MARK, PAGE, LeafCommand, commands, page
 from tests.support.waiting import LIVENESS_S
@@ -62,11 +60,6 @@ def test_editable_resources__have_all_verbs(group: str) -> None:
 @pytest.mark.parametrize("group", ["keys", "notify endpoints"])
 def test_resources_that_are_never_deleted__have_all_other_verbs(group: str) -> None:
     assert {f"{group} {verb}" for verb in ("list", "show", "create", "update")} <= set(NAMES)
-
-
-def test_command_table__has_the_help_of_the_commands() -> None:
-    first_lines = {name: load_entry(name).help.splitlines()[0] for name in COMMANDS}
-    assert first_lines == {name: entry.help for name, entry in COMMANDS.items()}
 
 
 def test_help__every_command_and_option_has_a_text() -> None:
@@ -165,12 +158,6 @@ def test_startup__version_and_help_import_no_heavy_package() -> None:
         assert "mosaico.core.console.terminal" in done.stderr
 
 
-def test_version__is_printed_to_stdout() -> None:
-    expected = f"mosaico {version('mosaico')}\n"
-    for words in (["--version"], ["--debug", "--version"]):
-        assert CliRunner().invoke(cli, words).stdout == expected
-
-
 def test_unexpected_error__is_one_line_and_exit_70_unless_debug() -> None:
     program = "import mosaico.cli as c; c._print_version = lambda: 1/0; c.main()"
 
@@ -223,20 +210,6 @@ def test_output__ascii_terminal_is_not_an_error() -> None:
     assert "Traceback" not in refused.stderr
 
 
-def test_help__speaks_of_commands_and_breaks_no_name() -> None:
-    text = written_page().split("## Every command")[1]
-    # Click breaks words at hyphens: half a name cannot be copied.
-    assert not re.findall(r"(?m)^.*[a-z]-$", text)
-    assert not re.findall(r".*(?:[Nn]ull\b|\bRaises\b|\b(?:PUT|POST|PATCH|GET) /).*", text)
-
-
-def test_help__names_arguments_without_braces_and_types_of_python() -> None:
-    text = written_page()
-    assert "Usage: mosaico runs plot [OPTIONS] RUN [FILE.svg]" in text
-    assert "Usage: mosaico help [OPTIONS] [COMMAND]..." in text
-    assert not re.findall(r"(?m)^Usage: .*[{}…].*|^  [A-Z].*<(?:str|list|Path|path).*", text)
-
-
 def test_docs__reference_is_current() -> None:
     assert PAGE.read_text() == written_page(), "run: python -m tests.support.cli_reference"
 
@@ -253,12 +226,3 @@ def test_docs__list_every_exit_code() -> None:
 
     for code in {kind.exit_code for kind in kinds(AppError)}:
         assert f"| {code} |" in by_hand
-
-
-def test_docs__lines_of_help_have_80_columns() -> None:
-    """Longer lines would break words on a narrow terminal; examples are copied as they are."""
-    helps = re.findall(r"```text\n(.*?)```", PAGE.read_text().partition(MARK)[2], flags=re.DOTALL)
-    lines = [line for text in helps for line in text.partition("Examples:")[0].splitlines()]
-    # Without lines the test would pass, too.
-    assert len(lines) > 1000
-    assert [line for line in lines if len(line) > 80] == []

@@ -155,12 +155,6 @@ def test_pages__name_existing_commands() -> None:
     assert errors_in(iter(commands)) == []
 
 
-def test_pages__of_the_root_and_the_records_are_read() -> None:
-    names = {str(path.relative_to(ROOT)) for path in PAGES}
-    assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md"} < names
-    assert [name for name in names if name.startswith("docs/decisions/00")]
-
-
 def test_templates__name_existing_commands() -> None:
     commands = [command for path in TEMPLATES for command in commands_of_template(path)]
     assert len(commands) >= 10
@@ -177,26 +171,6 @@ def test_modules__messages_name_existing_commands() -> None:
     commands = [command for path in MODULES for command in commands_of_module(path)]
     assert len(commands) > 50
     assert errors_in(iter(commands)) == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "mosaico alert-configs list",
-        "mosaico alerts rules nope",
-        "mosaico runs list --nope",
-        "mosaico agents create --cron x",
-        "ot-bench nope",
-    ],
-)
-def test_resolve__unknown_command_or_option_is_reported(text: str) -> None:
-    with pytest.raises(UnknownCommandError):
-        resolve(text)
-
-
-@pytest.mark.parametrize("name", LIST_COMMANDS.values())
-def test_list_commands__exist(name: str) -> None:
-    resolve(f"mosaico {name}")
 
 
 @pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them

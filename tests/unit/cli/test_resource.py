@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import pytest
 from pydantic import Field, SecretStr
@@ -16,7 +16,6 @@ from mosaico.core.console import api_client
 from mosaico.core.console.filter_options import flag_filter, id_filter
 from mosaico.core.console.generated_command import FieldOption
 from mosaico.core.console.resource import Resource
-from mosaico.core.console.schema_options import create_options, option_type
 from mosaico.core.console.table import field
 from mosaico.core.console.terminal import CommandGroup
 from mosaico.core.schemas import WireModel
@@ -221,10 +220,6 @@ def test_update__sends_the_given_fields_only(widgets_cli: CommandGroup, api: Rec
     assert api.requests == [("PATCH", "/widgets/w%2F1", {"name": "b", "weight": None, "tags": []})]
 
 
-def test_update_help__describes_fields_as_create_does(widgets_cli: CommandGroup) -> None:
-    assert "Weight in kg." in run(widgets_cli, "update", "--help").stdout
-
-
 @pytest.mark.parametrize("words", [(), ("--clear", "name"), ("--clear", "nope")])
 def test_update__without_a_field_or_with_an_unknown_one_exits_2(
     widgets_cli: CommandGroup, api: RecordingApi, words: tuple[str, ...]
@@ -241,23 +236,6 @@ def test_list__sends_the_given_filters(widgets_cli: CommandGroup, api: Recording
     )
     assert unfiltered == {"limit": 50}
     assert filtered == {"limit": 50, "agentId": ["a", "b"], "old": True}
-
-
-def test_list__prints_its_page_beside_a_table_only(
-    widgets_cli: CommandGroup, api: RecordingApi
-) -> None:
-    assert run(widgets_cli, "list").stderr.splitlines()[-1] == "page: https://m.example/widgets"
-    assert "page:" not in run(widgets_cli, "list", "--json").output
-
-
-@pytest.mark.parametrize(
-    "words", [("create", "--name", "a"), ("update", "w-1", "--name", "b"), ("enable", "w-1")]
-)
-def test_change__prints_no_page_beside_json(
-    widgets_cli: CommandGroup, api: RecordingApi, words: tuple[str, ...]
-) -> None:
-    assert "page:" in run(widgets_cli, *words).stderr
-    assert "page:" not in run(widgets_cli, *words, "--json").stderr
 
 
 def test_delete__dry_run_deletes_nothing_and_yes_deletes_with_the_etag(
@@ -284,43 +262,3 @@ def test_switches_and_actions__send_their_requests(
         ("PATCH", "/widgets/w-1", {"enabled": True}),
         ("POST", "/widgets/w-1/paint", {}),
     ]
-
-
-def test_group_help__builds_no_schema_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    group = CommandGroup("widgets", help="Manage widgets.")
-    widgets = Resource(group=group, noun="widget", path="/widgets", page="/widgets")
-    # The module does not exist: help that loads the schemas, which is slow, would fail.
-    widgets.add_create("no.such.module:Schema", help_text="Create a widget.", describe=lambda _: ())
-    widgets.add_show(help_text="Show a widget.")
-    assert "create  Create a widget." in run(group, "--help").stdout
-
-
-@pytest.mark.parametrize(
-    ("annotation", "expected"),
-    [
-        (Annotated[int | None, Field(ge=1)], (int, None, False)),
-        (list[Annotated[str, Field(max_length=3)]], (str, None, True)),
-        (list[Size], (str, "JSON", True)),
-        (Literal["a", "b"] | None, (Literal["a", "b"], None, False)),
-        (Size | None, (str, "JSON", False)),
-        (SecretStr, (str, "FILE", False)),
-        (int | list[int], (str, "JSON", False)),
-    ],
-)
-def test_option_type__follows_the_annotation(annotation: Any, expected: tuple[Any, ...]) -> None:
-    derived = option_type(annotation)
-    assert (derived.type, derived.metavar, derived.is_list) == expected
-
-
-def test_create_options__override_of_an_unknown_field_is_an_error() -> None:
-    with pytest.raises(AssertionError, match="WidgetCreate has no field colour"):
-        create_options(WidgetCreate, "widget", {"colour": FieldOption()})
-
-
-def test_create_options__new_field_is_a_new_option() -> None:
-    class Extended(WidgetCreate):
-        max_retries: int = 3
-
-    names = [option.label for option in create_options(Extended, "widget", {})]
-    assert "max-retries" in names
-    assert len(names) == len(WidgetCreate.model_fields) + 1

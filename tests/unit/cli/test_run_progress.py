@@ -34,34 +34,6 @@ def event(event_id: str, state: RunView | None) -> ServerSentEvent:
     return ServerSentEvent(event_id, state.model_dump(mode="json") if state else None)
 
 
-def test_progress__line_is_due_at_the_start_and_at_every_tenth() -> None:
-    progress = ProgressReporter()
-    due = [
-        done
-        for done in range(101)
-        if progress.is_due(run(traces_total=100, traces_collected=done), 0)
-    ]
-    assert due == [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
-
-
-def test_progress__line_is_due_when_measuring_begins() -> None:
-    progress = ProgressReporter()
-    assert progress.is_due(run(traces_total=100, traces_collected=100), 0)
-    # Measuring starts again at 0 %: another stage, although the share is smaller.
-    assert progress.is_due(run(traces_total=100, traces_collected=100, traces_processed=1), 0)
-    assert not progress.is_due(run(traces_total=100, traces_collected=100, traces_processed=2), 0)
-
-
-def test_progress__line_is_due_after_30_s_and_on_a_status_change() -> None:
-    progress = ProgressReporter()
-    assert progress.is_due(run(RunStatus.PENDING), 0)
-    assert not progress.is_due(run(RunStatus.PENDING), 29.9)
-    assert progress.is_due(run(RunStatus.PENDING), 30)
-    assert progress.is_due(run(RunStatus.RUNNING), 31)
-    # 29.9 s after the line at second 31.
-    assert not progress.is_due(run(RunStatus.RUNNING), 60.9)
-
-
 @given(st.lists(st.integers(0, 1000), min_size=1))
 def test_progress__prints_at_most_eleven_lines(steps: list[int]) -> None:
     progress = ProgressReporter()

@@ -1,7 +1,5 @@
 """Results as tables."""
 
-from datetime import timedelta
-
 import pytest
 
 from mosaico.core.console.short_ids import is_short_id, shorten_ids
@@ -10,10 +8,7 @@ from mosaico.core.console.table import (
     Table,
     field,
     fit_columns,
-    format_age,
-    format_bytes,
     format_cell,
-    format_time,
     print_details,
     print_page,
 )
@@ -40,11 +35,6 @@ def test_print_page__pipe_gets_hyphens_before_negative_numbers(
     page = {"items": [{"id": "a − b", "name": "−0.23 to −.5", "n": -1}], "nextCursor": None}
     print_page(page, COLUMNS, OutputFormat.TABLE)
     assert capsys.readouterr().out == "id\ttitle\tdouble\na − b\t-0.23 to -.5\t-2\n"
-
-
-def test_print_page__empty_list_is_its_titles(capsys: pytest.CaptureFixture[str]) -> None:
-    print_page({"items": [], "nextCursor": None}, COLUMNS, OutputFormat.TABLE)
-    assert capsys.readouterr().out == "id\ttitle\tdouble\n"
 
 
 def test_print_page__longer_list_is_noted_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,42 +70,6 @@ def test_print_details__prints_one_line_per_field(capsys: pytest.CaptureFixture[
 )
 def test_format_cell__missing_value_is_empty_and_never_zero(value: object, expected: str) -> None:
     assert format_cell(value) == expected
-
-
-@pytest.mark.parametrize(
-    ("age", "expected"),
-    [
-        # The clocks of the client and the service differ by seconds.
-        (timedelta(seconds=-5), "now"),
-        (timedelta(seconds=0.9), "now"),
-        (timedelta(seconds=59), "59 s ago"),
-        (timedelta(minutes=59, seconds=59), "59 min ago"),
-        (timedelta(hours=3, minutes=20), "3 h ago"),
-        (timedelta(days=400), "400 d ago"),
-        (timedelta(minutes=-90), "in 1 h"),
-    ],
-)
-def test_format_age__uses_the_largest_unit(age: timedelta, expected: str) -> None:
-    assert format_age(age) == expected
-
-
-def test_format_time__pipe_gets_iso_8601() -> None:
-    assert format_time("2026-11-21T22:00:00Z") == "2026-11-21T22:00:00Z"
-    assert format_time(None) == ""
-
-
-@pytest.mark.parametrize(
-    ("count", "expected"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1536, "1.5 KiB"),
-        (5 * 1024**2, "5 MiB"),
-        (3 * 1024**4, "3.07e+03 GiB"),
-    ],
-)
-def test_format_bytes__adds_a_unit(count: int, expected: str) -> None:
-    assert format_bytes(count) == expected
 
 
 def test_print_page__fields_select_columns_and_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,6 @@
 import io
 import json
 import sys
-from typing import Any
 
 import pytest
 import typer
@@ -14,12 +13,10 @@ from mosaico.core.console.terminal import (
     Format,
     OutputFormat,
     confirm,
-    encode_json,
     escape_line,
     print_json,
     print_result,
     print_status,
-    set_safe_encoding,
 )
 from mosaico.core.errors import AppError, Conflict, ErrorItem, Invalid
 
@@ -46,12 +43,6 @@ def echo(word: str, output: Format = OutputFormat.TABLE) -> None:
         print_json({"word": word})
     else:
         print_result(word)
-
-
-@group.command("delete-all")
-def delete_all(yes: bool = False) -> None:
-    confirm("delete everything?", yes=yes)
-    print_result("deleted")
 
 
 def run(*words: str) -> Result:
@@ -148,27 +139,3 @@ def test_confirm__on_a_terminal_accepts_only_yes(
 
 def test_escape_line__escapes_control_characters() -> None:
     assert escape_line("a\tb\nc\x1b[31m\u202e é 🚲") == "a\\tb\\nc\\x1b[31m\\u202e é 🚲"
-
-
-def test_output__has_ascii_signs_where_the_terminal_has_no_others() -> None:
-    content = io.BytesIO()
-    stream = io.TextIOWrapper(content, encoding="ascii")
-    set_safe_encoding([stream])
-    # The last character is half of a pair, which no encoding can write.
-    stream.write("0.60 → 0.42 ≤ 1 … é→\ud800\n")
-    stream.flush()
-    assert content.getvalue() == b"0.60 -> 0.42 <= 1 ... \\xe9->\\ud800\n"
-
-
-def test_encode_json__uses_ascii_unless_the_stream_is_utf8() -> None:
-    ascii_stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    utf8_stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    assert encode_json({"é": 1}, ascii_stream) == '{"\\u00e9": 1}'
-    assert encode_json({"é": 1}, utf8_stream) == '{"é": 1}'
-
-
-def test_print_json__nan_is_an_error() -> None:
-    document: Any = {"value": float("nan")}
-    # `json` writes NaN by default, which no other parser reads.
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        print_json(document)

@@ -1,7 +1,6 @@
 """SVG charts: marks, scales, texts, and no markup from user texts."""
 
 import re
-from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -15,7 +14,6 @@ from mosaico.core.web.change_charts import (
     changes_chart,
     items_chart,
 )
-from mosaico.core.web.svg import label_ticks
 from mosaico.core.web.trend_chart import TrendLimit, TrendPoint, trend_chart
 from tests.support.statistics_pictures import FOLDER, charts
 
@@ -119,52 +117,3 @@ def test_charts__of_any_float_stay_within_their_frame(values: list[float], limit
         for line in ET.fromstring(chart).iter(f"{SVG}line"):
             ends = [float(line.get(name) or "nan") for name in ("x1", "x2", "y1", "y2")]
             assert all(-1 <= end <= 1000 for end in ends)
-
-
-def test_trend_chart__text_of_a_limit_stands_where_no_point_is() -> None:
-    def anchor(values: list[float]) -> str:
-        points = [TrendPoint(str(n), value, None, None, None) for n, value in enumerate(values)]
-        chart = trend_chart("quality", points, limits=[TrendLimit("expected 0.9", 0.9)])
-        [anchor] = re.findall(r'text-anchor="(\w+)"[^>]*>expected 0.9', chart)
-        return str(anchor)
-
-    # The points stand on the line at its beginning, then at its end.
-    assert anchor([0.9] * 10 + [0.5] * 10) == "end"
-    assert anchor([0.5] * 10 + [0.9] * 10) == "start"
-
-
-def test_trend_chart__axis_names_the_first_day_of_a_period() -> None:
-    points = [TrendPoint(f"{n} May to {n + 1} May", 0.5, None, None, None) for n in range(1, 8)]
-    chart = trend_chart("quality", points, is_page=True)
-    assert ">1 May</text>" in chart
-    assert "1 May to 2 May</text>" not in chart
-
-
-@pytest.mark.parametrize(
-    ("ticks", "sign", "labels"),
-    [
-        ([0.8, 0.85, 0.9], "", ["0.80", "0.85", "0.90"]),
-        ([-0.2, 0.0, 0.2], "+", ["−0.2", "+0.0", "+0.2"]),
-        ([0.0, 10_000.0, 20_000.0], "", ["0", "10,000", "20,000"]),
-        ([0.0, 5e-12], "", ["0", "5e-12"]),
-        ([], "", []),
-    ],
-)
-def test_label_ticks__have_the_same_decimals(
-    ticks: list[float], sign: str, labels: list[str]
-) -> None:
-    assert label_ticks(ticks, sign) == labels
-
-
-def test_trend_chart__long_labels_do_not_touch() -> None:
-    points = [TrendPoint(f"{n} Sep 2024", 0.5, None, None, None) for n in range(10, 70)]
-    labels = [
-        (float(text.get("x") or 0), text.get("text-anchor"))
-        for text in ET.fromstring(trend_chart("quality", points)).iter(f"{SVG}text")
-        if "Sep" in (text.text or "")
-    ]
-    # 11 characters ("10 Sep 2024") of 12 pixels, each about 0.6 times as wide as high.
-    width = 11 * 12 * 0.6
-    lefts = [{"start": x, "middle": x - width / 2, "end": x - width}[str(a)] for x, a in labels]
-    assert len(lefts) >= 2
-    assert all(right - left > width for left, right in pairwise(lefts))

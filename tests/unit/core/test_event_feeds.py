@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from mosaico.core.errors import NotFound
-from mosaico.core.schemas import WireModel
-from mosaico.core.web.event_feeds import EventFeed, EventSnapshot, FeedReader, encode_event
+from mosaico.core.web.event_feeds import EventFeed, EventSnapshot, FeedReader
 from tests.support.waiting import LIVENESS_S
 
 
@@ -117,23 +116,3 @@ def test_feed__two_feeds_are_read_by_calls_of_their_own() -> None:
 
     asyncio.run(follow())
     assert (first.calls, second.calls) == ([["a"]], [["b"]])
-
-
-class Progress(WireModel):
-    traces_done: int
-    share: float
-
-
-def test_event__has_the_fields_of_the_wire() -> None:
-    event = encode_event(
-        EventSnapshot(event="run", id="7", data=Progress(traces_done=3, share=0.5), final=True)
-    )
-    assert event.message == b'event: run\nid: 7\ndata: {"tracesDone":3,"share":0.5}\n\n'
-    assert event.final
-
-
-def test_event__without_an_id_is_identified_by_its_content() -> None:
-    ids = [encode_event(EventSnapshot(event="run", data=data)).id for data in ("a", "a", "b\nc")]
-    assert ids[0] == ids[1] != ids[2]
-    # A line break inside the data would end the event.
-    assert encode_event(EventSnapshot(event="run", data="b\nc")).message.count(b"\n") == 4

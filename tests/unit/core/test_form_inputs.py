@@ -5,16 +5,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from mosaico.core.web.form_words import FormWords, with_label
 from mosaico.core.web.forms.fields import InputKind
 from mosaico.core.web.forms.local_times import FormZones, read_local_time
 from mosaico.core.web.forms.rendering import FieldInput, write_value
 
 ROME, TOKYO, UTC = ZoneInfo("Europe/Rome"), ZoneInfo("Asia/Tokyo"), ZoneInfo("UTC")
-WORDS = FormWords(
-    {"startsAt": "Starts at", "production.since": "Since"},
-    {"LESS_THAN": "Less than", "read": "Read"},
-)
 
 
 @pytest.mark.parametrize(
@@ -77,36 +72,3 @@ def test_local_time__is_shown_in_the_chosen_zone_and_a_wrong_text_as_it_was_type
     assert zones.show("endsAt", "2026-03-29T02:30") == ("2026-03-29T02:30", "UTC")
     assert zones.show("endsAt", None) == ("", "UTC")
     assert zones.choices("UTC") == [("UTC", "UTC"), ("Asia/Tokyo", "Asia/Tokyo")]
-
-
-@pytest.mark.parametrize(
-    ("text", "page_text"),
-    [
-        ("is in the past or not after `startsAt`; send a later time", "is in the past or not after “Starts at”; enter a later time"),
-        ("REGRESSED has no threshold; omit it and set `minEffect` of the KPI", "REGRESSED has no threshold; leave it empty and set “Min effect” of the KPI"),
-        ("LESS_THAN needs a threshold; send one", "“Less than” needs a threshold; enter one"),
-        ("evaluates several runs itself; omit this field or send 1", "evaluates several runs itself; leave it empty or enter 1"),
-        ("should be a finite number; omit it or send null", "is not a number"),
-        ("should be a valid integer, unable to parse string as an integer", "is not a whole number"),
-        ("should have at least 1 character", "is missing; fill it in"),
-        ("omit startsAt", "leave “Starts at” empty"),
-        ("production.since is longer than ROUGE.p95", "“Since” is longer than ROUGE.p95"),
-        # What somebody typed stays, and so do commands.
-        ("the agent 'startsAt LESS_THAN' does not exist; run `mosaico agents` to read all", "the agent 'startsAt LESS_THAN' does not exist; run `mosaico agents` to read all"),
-        ("Null: nobody is notified.", "Empty: nobody is notified."),
-        # Texts in quotes that read like a phrase of the API, with an apostrophe before or within them.
-        ("the agent's name 'send null' is taken; send another", "the agent's name 'send null' is taken; enter another"),
-        ("it doesn't know 'omit it'; omit it or send null", "it doesn't know 'omit it'; leave it empty"),
-        ('the tag "don\'t send startsAt" is used; send it', 'the tag "don\'t send startsAt" is used; enter it'),
-        (r"the name 'it\'s \"send\"' is used; send it", r"the name 'it\'s \"send\"' is used; enter it"),
-        ("run `mosaico send startsAt`; omit `startsAt`", "run `mosaico send startsAt`; leave “Starts at” empty"),
-    ],
-)  # fmt: skip
-def test_words__name_labels_and_say_what_a_reader_does(text: str, page_text: str) -> None:
-    assert WORDS.translate(text) == page_text
-    assert WORDS.translate(page_text) == page_text
-
-
-def test_with_label__error_that_is_a_sentence_follows_a_colon() -> None:
-    assert with_label("is not a number", "Threshold") == "Threshold is not a number"
-    assert with_label("“Less than” needs one", "Threshold") == "Threshold: “Less than” needs one"

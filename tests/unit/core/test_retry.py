@@ -9,34 +9,12 @@ from hypothesis import strategies as st
 
 from mosaico.core.clock import utc_now
 from mosaico.core.http.retry import (
-    EQUAL_JITTER,
     ExponentialBackoff,
     RetryPolicy,
-    ScheduledBackoff,
     parse_retry_after,
 )
 
 BACKOFF = ExponentialBackoff(first_s=2.0, longest_s=10.0)
-
-
-def test_exponential_backoff__doubles_up_to_its_limit() -> None:
-    # 2 to the power of 10,000 is no float: the number of doublings is limited, too.
-    assert [BACKOFF.wait_s(failures) for failures in (0, 1, 2, 3, 10_000)] == [2, 4, 8, 10, 10]
-
-
-def test_scheduled_backoff__repeats_its_last_wait() -> None:
-    backoff = ScheduledBackoff((0.0, 5.0, 300.0))
-    assert [backoff.wait_s(failures) for failures in range(5)] == [0, 5, 300, 300, 300]
-
-
-def test_retry_policy__full_jitter_scales_the_wait_from_zero() -> None:
-    policy = RetryPolicy(backoff=BACKOFF)
-    assert [policy.next_wait_s(failed_attempts=1, chance=c) for c in (0, 0.5, 1)] == [0, 2, 4]
-
-
-def test_retry_policy__equal_jitter_keeps_half_of_the_wait() -> None:
-    policy = RetryPolicy(backoff=BACKOFF, jitter=EQUAL_JITTER)
-    assert [policy.next_wait_s(failed_attempts=1, chance=c) for c in (0, 0.5, 1)] == [2, 3, 4]
 
 
 def test_retry_policy__stops_after_the_last_retry() -> None:

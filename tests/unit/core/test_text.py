@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 
 from mosaico.core.reports import markdown_text
 from mosaico.core.text import (
-    count_noun,
     describe_duration,
     format_duration,
     html_text,
     join_words,
     replace_unstorable,
     replace_unstorable_in_json,
-    shorten,
     unstorable_reason,
     xml_text,
 )
@@ -72,23 +70,11 @@ def test_reports__direction_controls_are_shown(render: Callable[[str], str]) -> 
     assert render("plain é") == "plain é"
 
 
-def test_shorten__keeps_the_first_characters() -> None:
-    assert shorten("12345", 5) == "12345"
-    assert shorten("123456", 5) == "12345…"
-
-
 @pytest.mark.parametrize(
     ("words", "text"), [(["a"], "a"), (["a", "b"], "a or b"), (["a", "b", "c"], "a, b or c")]
 )
 def test_join_words__is_a_list_in_a_sentence(words: list[str], text: str) -> None:
     assert join_words(words, "or") == text
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 runs"), (1, "1 run"), (2, "2 runs"), (1200, "1,200 runs")]
-)
-def test_count_noun__one_is_singular(count: int, text: str) -> None:
-    assert count_noun(count, "run") == text
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,6 @@
 """The lines of an upload: numbered, without blank ones, whatever the size of the blocks."""
 
 import io
-import sys
-from types import FrameType
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -35,23 +32,3 @@ def test_iter_lines__long_line_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     assert list(iter_lines(io.BytesIO(b"x" * 10))) == [(1, b"x" * 10)]
     with pytest.raises(TooLarge, match="line 2 is longer"):
         list(iter_lines(io.BytesIO(b"a\n" + b"x" * 11)))
-
-
-def test_iter_lines__blank_lines_cost_no_step_of_python_each() -> None:
-    blank = b"\n \r\n\t\n" * 300_000
-    file = io.BytesIO(blank + b'{"a": 1}\n' + blank + b"  x")
-    steps = 0
-
-    def count_steps(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal steps
-        steps += event == "line"
-        return count_steps
-
-    # Steps and not seconds, which depend on the machine.
-    sys.settrace(count_steps)
-    try:
-        lines = list(iter_lines(file))
-    finally:
-        sys.settrace(None)
-    assert lines == [(900_001, b'{"a": 1}'), (1_800_002, b"  x")]
-    assert steps < 1_000

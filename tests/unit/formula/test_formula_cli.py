@@ -26,23 +26,10 @@ def test_formula_eval__prints_only_the_number() -> None:
     assert (result.exit_code, result.stdout, result.stderr) == (0, "2.0\n", "")
 
 
-def test_formula_eval__formula_without_metrics_needs_no_values() -> None:
-    assert run("eval", "1 / 4").stdout == "0.25\n"
-
-
-def test_formula_eval__formula_may_start_with_a_minus_sign() -> None:
-    assert run("eval", "-ROUGE", "--values", '{"ROUGE": 0.5}').stdout == "-0.5\n"
-
-
 def test_formula_eval__undefined_formula_exits_with_3_and_the_reason() -> None:
     result = run("eval", "ROUGE / BLEU", "--values", '{"ROUGE": 1, "BLEU": 0}')
     assert (result.exit_code, result.stdout) == (3, "")
     assert "undefined: division by zero (column 9)" in result.stderr
-
-
-def test_formula_eval__null_is_a_missing_value() -> None:
-    result = run("eval", "COALESCE(ROUGE, 7)", "--values", '{"ROUGE": null}')
-    assert result.stdout == "7.0\n"
 
 
 def test_formula_eval__invalid_formula_exits_with_65_and_marks_every_error() -> None:

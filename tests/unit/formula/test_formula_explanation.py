@@ -38,9 +38,3 @@ def test_explanation__names_the_part_that_has_no_value() -> None:
         ("A", 0.5, None),
         ("C", None, "C has no value (column 12)"),
     ]
-
-
-def test_explanation__of_a_long_chain_is_flat() -> None:
-    part = explain("A + B - A + B")
-    assert [child.text for child in part.parts] == ["A", "B", "A", "B"]
-    assert part.value == 0.5

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mosaico.core.errors import Invalid
 from mosaico.metrics.aggregate import (
-    STATISTICS,
     aggregate,
     missing_counts,
     percentile,
@@ -44,24 +42,6 @@ def test_aggregate__four_values_by_hand() -> None:
     assert statistics.p95 == pytest.approx(5.55, abs=1e-12)
     assert statistics.p99 == pytest.approx(5.91, abs=1e-12)
     assert statistics.coverage == 0.8
-
-
-def test_aggregate__without_values_has_counts_only() -> None:
-    statistics = aggregate([None, None], missing={"NO_OUTPUT": 2})
-    assert (statistics.n, statistics.count, statistics.coverage) == (0, 0, 0.0)
-    undefined = set(STATISTICS) - {"n", "count", "coverage"}
-    assert [statistics.statistic(name) for name in undefined] == [None] * len(undefined)
-    assert statistics.missing == {"NO_OUTPUT": 2}
-
-
-def test_aggregate__without_traces_has_no_coverage() -> None:
-    assert aggregate([]).coverage is None
-
-
-def test_aggregate__one_value_has_no_deviation() -> None:
-    statistics = aggregate([0.25])
-    assert statistics.std is None
-    assert statistics.mean == statistics.p50 == statistics.p99 == 0.25
 
 
 def test_aggregate__overflowing_sum_is_undefined() -> None:
@@ -126,11 +106,6 @@ def test_aggregate__mean_and_percentiles_are_between_minimum_and_maximum(
 
 def test_percentile__of_an_empty_sequence_is_undefined() -> None:
     assert percentile([], 50) is None
-
-
-def test_statistic__unknown_name_suggests_the_nearest() -> None:
-    with pytest.raises(Invalid, match=r"'p59'.*Did you mean p99 or p95 or p50"):
-        aggregate([1.0]).statistic("p59")
 
 
 def test_missing_counts__are_by_reason() -> None:

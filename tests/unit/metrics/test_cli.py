@@ -111,21 +111,6 @@ def test_formula__reads_metrics_and_scores_of_the_traces(file: Path) -> None:
     assert kpi == {"formula": 'ROUGE + SCORE["Q"]', "value": 1 / 3 + 1 / 2, "reason": None}
 
 
-def test_table__pipe_gets_tab_separated_lines(file: Path) -> None:
-    result = run(file, "--metrics", "ROUGE", "--formula", "ROUGE * 3")
-    lines = [line.split("\t") for line in result.stdout.splitlines()]
-    assert lines[0][:3] == ["metric", "mean", "n"]
-    assert lines[1][:3] == ["ROUGE", "0.333333", "3"]
-    assert lines[2][:2] == ["ROUGE * 3", "1"]
-    assert {len(line) for line in lines} == {10}
-
-
-def test_metrics__default_is_all(file: Path) -> None:
-    document = json.loads(run(file, "--format", "json").stdout)
-    assert {"ROUGE", "ROUGE_1", "ROUGE_2", "BLEU", "F1_SCORE"} <= set(document["aggregates"])
-    assert document["aggregates"]["STATUS"]["mean"] == 2 / 3
-
-
 def test_metrics__without_a_value_are_shown_only_if_requested(file: Path) -> None:
     unnamed, named = run(file, "--format", "json"), run(file, "--metrics", "latency,TURNS")
     document = json.loads(unnamed.stdout)
@@ -164,12 +149,6 @@ def test_file__without_traces_is_an_error_of_its_data(tmp_path: Path) -> None:
     result = run(empty)
     assert (result.exit_code, result.stdout) == (65, "")
     assert "empty.jsonl: the file is empty; expected" in result.stderr
-
-
-def test_file__missing_exits_2(tmp_path: Path) -> None:
-    result = run(tmp_path / "none.jsonl")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "No such file" in result.stderr
 
 
 def test_file__invalid_line_exits_65_with_its_number_and_no_output(file: Path) -> None:

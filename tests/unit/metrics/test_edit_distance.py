@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mosaico.metrics import edit_distance as module
 from mosaico.metrics.edit_distance import levenshtein
 from tests.support.references import IN_ONE_PROCESS, Reference
 
@@ -40,34 +39,6 @@ def test_levenshtein__equals_distances_by_hand(first: str, second: str, distance
 @given(few_letters, few_letters)
 def test_levenshtein__equals_nltk(first: str, second: str) -> None:
     assert levenshtein(first, second) == nltk_distance.edit_distance(first, second)
-
-
-@given(few_letters, few_letters, st.sampled_from([1, 2, 3, 7]))
-def test_levenshtein__does_not_depend_on_the_strip_width(
-    first: str, second: str, width: int
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_STRIP", width)
-        assert levenshtein(first, second) == nltk_distance.edit_distance(first, second)
-
-
-@given(few_letters, few_letters, few_letters)
-def test_levenshtein__triangle_inequality(first: str, second: str, via: str) -> None:
-    assert levenshtein(first, via) <= levenshtein(first, second) + levenshtein(second, via)
-
-
-@given(st.text(max_size=40), st.text(max_size=40))
-def test_levenshtein__is_bounded_by_the_lengths(first: str, second: str) -> None:
-    distance = levenshtein(first, second)
-    assert abs(len(first) - len(second)) <= distance <= max(len(first), len(second))
-    assert (distance == 0) == (first == second)
-
-
-def test_levenshtein__texts_longer_than_a_strip() -> None:
-    # Everything before the edge is replaced, and one letter just after it is left out.
-    first = "a" * 4095 + "bc" + "d" * 100
-    second = "x" * 4095 + "b" + "d" * 100
-    assert levenshtein(first, second) == 4096
 
 
 def test_levenshtein__texts_of_ten_thousand_characters() -> None:

@@ -1,8 +1,7 @@
 """The engine returns a row for every trace, whatever a provider does."""
 
 import math
-import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -284,13 +283,6 @@ def test_batch__broken_batch_is_computed_trace_by_trace(
     assert [row.values for row in rows] == [(0.75, 0.5), (None, 0.5), (0.75, 0.5)]
 
 
-def test_batch__other_metrics_are_computed_beside_it() -> None:
-    positions = {"a": 0.1, "b": 0.2}
-    alone = FakeMetric(lambda row_trace: positions[row_trace.trace_id])
-    rows = measure_chunk([trace("a"), trace("b")], [alone, FakeBatch(), alone])
-    assert [row.values for row in rows] == [(0.1, 0.25, 0.1), (0.2, 0.25, 0.2)]
-
-
 def test_measure_all__rows_keep_the_order_of_the_traces() -> None:
     traces = [trace(f"t{number}", output="a b" if number % 3 else "x") for number in range(25)]
     refs = (MetricRef.of("ROUGE"), MetricRef.of("ACCURACY"))
@@ -308,30 +300,6 @@ def test_measure_all__rows_keep_the_order_of_the_traces() -> None:
     assert direct == backwards
     assert direct[0].values == (0.0, 0.0)
     assert direct[1].values == (1.0, 1.0)
-
-
-def test_measure_all__reads_traces_lazily() -> None:
-    read: list[str] = []
-
-    def source() -> Iterator[Trace]:
-        for number in range(100):
-            read.append(str(number))
-            yield trace(str(number))
-
-    rows = measure_all(source(), [MetricRef.of("ROUGE")], chunk_size=5)
-    next(rows)
-    # One chunk: a file of a million traces must not be in memory at once.
-    assert len(read) == 5
-
-
-def test_score_chunk__can_be_pickled() -> None:
-    chunk = [trace("a"), trace("b", output=None)]
-    refs = (MetricRef.of("ROUGE", {"useStemmer": True}),)
-    # Both go to the process of metrics and back.
-    work = pickle.loads(pickle.dumps((score_chunk, chunk, refs)))
-    rows = pickle.loads(pickle.dumps(work[0](*work[1:])))
-    assert rows == score_chunk(chunk, refs)
-    assert rows[1].missing == {"ROUGE": MetricSkipped(MetricSkipReason.NO_OUTPUT)}
 
 
 @given(st.lists(st.tuples(st.text(), st.text()), max_size=8))

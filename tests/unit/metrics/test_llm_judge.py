@@ -16,7 +16,7 @@ from mosaico.metrics.model_metrics import (
     provider_verdicts,
 )
 from mosaico.metrics.providers.llm_judge import parse_verdict
-from mosaico.metrics.registry import load_metrics, provider_for, ref_of_column
+from mosaico.metrics.registry import load_metrics, provider_for
 from mosaico.metrics.types import (
     InvalidJudgment,
     MetricFailed,
@@ -73,19 +73,6 @@ def test_prompt__texts_are_between_markers() -> None:
     assert (system.role, user.role) == ("system", "user")
     assert f"between the marks <{mark}> and </{mark}>" in system.content
     assert "a number from 0 to 1" in system.content
-
-
-def test_prompt__contains_the_range() -> None:
-    system, _ = request_about(trace(), minimum=1, maximum=5.5).messages
-    assert "a number from 1 to 5.5" in system.content
-    assert "5.5 is the best and 1 the worst" in system.content
-
-
-def test_prompt__other_braces_are_literal() -> None:
-    prompt = 'Like {"a": {b}} {0} {outputs} {output}'
-    _, user = request_about(trace(output="{expected} {input} {output} {}"), prompt=prompt).messages
-    assert user.content.startswith('Like {"a": {b}} {0} {outputs} <text-')
-    assert "\n{expected} {input} {output} {}\n" in user.content
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
@@ -203,13 +190,6 @@ def test_judge_answer__random_text_is_a_score_or_a_judge_error(content: str) -> 
     else:
         assert isinstance(failed_value, MetricFailed)
         assert failed_value.kind is MetricFailureKind.JUDGE_ERROR
-
-
-def test_judge_name__is_a_separate_column() -> None:
-    provider = judge(name='say "hi"', prompt=TONE)
-    assert provider.spec.key == 'LLM_JUDGE["say \\"hi\\""]'
-    assert judge().spec.key == judge(prompt=TONE).spec.key == "LLM_JUDGE"
-    assert ref_of_column('LLM_JUDGE["tone"]') == MetricRef.of("LLM_JUDGE", {"name": "tone"})
 
 
 def test_judge_version__contains_everything_that_changes_a_score() -> None:

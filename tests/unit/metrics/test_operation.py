@@ -2,13 +2,12 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from mosaico.metrics.aggregate import aggregate
 from mosaico.metrics.engine import measure, measure_all
 from mosaico.metrics.registry import load_metrics, provider_for
-from mosaico.metrics.types import CountedMetric, MetricRef, MetricSkipped, MetricSkipReason, Missing
+from mosaico.metrics.types import MetricRef, MetricSkipped, MetricSkipReason, Missing
 from mosaico.traces.types import ToolCall, Trace, TraceOutcome
 from tests.support.aggregates import aggregate_run
 
@@ -84,15 +83,6 @@ def test_operational_metric__unknown_value_is_missing_not_zero(
     assert measured(trace(outcome=outcome), key) == NOT_TOLD
 
 
-def test_operational_metric__zero_is_a_value() -> None:
-    nothing = trace_of(
-        latency_ms=0.0, cost_usd=0.0, input_tokens=0, output_tokens=0, tool_calls=(), turns=0
-    )
-    for key in set(FIGURES) - {"TOOL_CALL_SUCCESS_RATE"}:
-        assert measured(nothing, key) == 0.0
-    assert measured(nothing, "TOOL_CALL_SUCCESS_RATE") == NOT_TOLD  # no call, no share
-
-
 def calls(*outcomes: bool | None) -> Trace:
     return trace(tool_calls=tuple(ToolCall(name="bash", ok=ok) for ok in outcomes))
 
@@ -112,17 +102,6 @@ def test_tool_call_success_rate__run_divides_calls_by_calls() -> None:
     statistics = aggregate_run(provider, values, traces)
     # The percentiles are those of the traces: 0, 0.75 and 1.
     assert (statistics.mean, statistics.n, statistics.p50) == (0.4, 3, 0.75)
-
-
-def test_tool_call_success_rate__counts_give_the_value_of_the_run() -> None:
-    provider = provider_for(MetricRef.of("TOOL_CALL_SUCCESS_RATE"))
-    assert isinstance(provider, CountedMetric)
-    tables = np.array([[[121.0, 150.0]], [[4.0, 10.0]], [[0.0, 0.0]]])
-    shares = provider.values_of_counts(["calls"], tables)
-    assert shares[0] == provider.run_value({"calls": [121, 150]}) == 121 / 150
-    assert shares[1] == provider.run_value(provider.merge({"calls": [3, 5]}, {"calls": [1, 5]}))
-    assert np.isnan(shares[2])
-    assert provider.run_value(provider.summarize([trace()])) is None
 
 
 def test_total_tokens__unknown_part_makes_the_total_unknown() -> None:
@@ -157,16 +136,6 @@ def test_status_and_error_rate__depend_on_the_outcome(
 ) -> None:
     assert measured(trace(outcome=outcome), "STATUS") == status
     assert measured(trace(outcome=outcome), "ERROR_RATE") == rate
-
-
-def test_error_count__includes_agent_and_tool_failures() -> None:
-    broken = (ToolCall(name="a", ok=False), ToolCall(name="b", ok=False), ToolCall(name="c"))
-    assert measured(trace(), "ERROR_COUNT") == 0.0
-    assert measured(trace(outcome=TraceOutcome.TIMEOUT), "ERROR_COUNT") == 1.0
-    assert measured(trace(tool_calls=broken), "ERROR_COUNT") == 2.0
-    assert (
-        measured(trace(tool_calls=broken, outcome=TraceOutcome.AGENT_ERROR), "ERROR_COUNT") == 3.0
-    )
 
 
 def test_status_mean__is_one_only_without_failures() -> None:

@@ -86,20 +86,6 @@ def test_metric_version__contains_every_option_in_use() -> None:
     assert version_with("3", use_stemmer=True, beta=2) == "3+beta=2+useStemmer"
 
 
-def test_metric_options__come_from_the_factory_signature() -> None:
-    assert [option.name for option in options_of(METRICS.get("ROUGE"))] == [
-        "useStemmer",
-        "tokenizer",
-    ]
-    assert options_of(METRICS.get("CHRF")) == ()
-
-
-def test_default_references__unknown_names_are_rejected() -> None:
-    assert default_refs(["BLEU"]) == (MetricRef.of("BLEU"),)
-    with pytest.raises(NotFound):
-        default_refs(["BLUE"])
-
-
 def test_metric_alias__names_the_same_metric() -> None:
     assert provider_for(MetricRef.of("LATENCY")).spec.key == "LATENCY_MS"
     assert column_of("LATENCY") == column_of("LATENCY_MS") == "LATENCY_MS"
@@ -179,12 +165,6 @@ def test_registration__duplicate_name_or_alias_is_rejected(taken_name: str) -> N
         METRICS.register(taken_name, Named)
     assert METRICS.canonical_name("NAMED") == "NAMED"
     assert METRICS.find("NAMED") is None
-
-
-def test_load_metrics__second_call_registers_nothing() -> None:
-    before = METRICS.names()
-    load_metrics()
-    assert METRICS.names() == before
 
 
 def test_metric_docs__table_equals_the_registry() -> None:
