@@ -15,10 +15,8 @@ import httpx
 import pytest
 
 from mosaico.core.harness_packages import MODULES
-from mosaico.core.migrations import HEAD_REVISION
 from mosaico.core.web.static_files import STYLE_SHEETS
 from mosaico.postgres.server import EmbeddedPostgres
-from tests.support.postgres import SharedServer, drop_database, make_database
 from tests.support.processes import LIVENESS_S, ROOT, Program
 from tests.support.serve import free_port
 
@@ -61,7 +59,6 @@ ITEMS = [{"id": str(number), "input": "?", "expected": "Rome"} for number in ran
 def test_capitals(item):
     return ANSWER
 """,
-    "results.jsonl": '{"item": "a", "expected": "Rome", "output": "Rome"}\n',
 }
 
 # Hides the packages of the extra `harness`, as if it were not installed.
@@ -166,10 +163,6 @@ def test_wheel__works_in_a_project_with_its_own_app(installed_wheel: Path, proje
     assert "test_capitals.py::test_capitals: PASS" in run_in(
         project, python, "-m", "pytest", "--rootdir", "."
     )
-    compared = run_in(
-        project, installed_wheel / "mosaico", "compare", "results.jsonl", "results.jsonl"
-    )
-    assert "ACCURACY" in compared
 
 
 def test_wheel__uvicorn_serves_the_app_of_the_project(installed_wheel: Path, project: Path) -> None:
@@ -190,26 +183,6 @@ def test_wheel__uvicorn_serves_the_app_of_the_project(installed_wheel: Path, pro
     finally:
         process.kill()
         process.wait(LIVENESS_S)
-
-
-@pytest.fixture
-def empty_database_url(postgres_server: SharedServer) -> Iterator[str]:
-    yield make_database(postgres_server.url, "migrated by a wheel")
-    drop_database(postgres_server.url, "migrated by a wheel")
-
-
-def test_wheel__contains_the_migrations(
-    installed_wheel: Path, project: Path, empty_database_url: str
-) -> None:
-    """Those of the package are applied, and known to Alembic, in a folder with others."""
-    run_in(project, installed_wheel / "mosaico", "db", "upgrade", DATABASE_URL=empty_database_url)
-    program = "import mosaico; print(mosaico.__path__[0])"
-    package = Path(run_in(project, installed_wheel / "python", "-P", "-c", program).strip())
-    current = run_in(
-        project, installed_wheel / "python", "-m", "alembic", "-c", package / "alembic.ini", "current",
-        DATABASE_URL=empty_database_url,
-    )  # fmt: skip
-    assert f"{HEAD_REVISION} (head)" in current
 
 
 def test_wheel__contains_the_public_package_with_its_types(installed_wheel: Path) -> None:

@@ -77,6 +77,7 @@ def test_killed_database__the_run_completes_after_a_restart(
     assert len({row[0] for row in killed.results}) == len(killed.results) == TRACES
 
 
+@pytest.mark.prove
 def test_serve__database_that_returns_on_another_port_is_found(
     tmp_path: Path, metric_pool: ProcessPool
 ) -> None:

@@ -1,11 +1,8 @@
 """What a broken or hostile client sends is refused whole, and named."""
 
 import pytest
-from sqlalchemy import text
 
 from tests.support.service import Service, pointers
-
-NAMES = "'; DROP TABLE agents; --"
 
 BODIES = [
     (b"", 422),
@@ -54,14 +51,6 @@ def test_agents_api__hostile_bodies_are_rejected(service: Service) -> None:
     assert service.get("/agents")["items"] == []
 
 
-def test_agents_api__code_in_text_is_stored_as_text(service: Service) -> None:
-    agent = service.post("/agents", {"name": NAMES, "description": "<script>1</script> \u202e😀"})
-    assert service.get(f"/agents/{agent['id']}") == agent
-    assert (agent["name"], agent["description"]) == (NAMES, "<script>1</script> \u202e😀")
-    with service.resources.db.read() as session:
-        assert session.scalar(text("SELECT count(*) FROM agents")) == 1
-
-
 def test_agents_api__unknown_id_is_not_found(service: Service) -> None:
     service.create_agent()
     for agent_id in ("%F0%9F%98%80", "a%27%20OR%201=1", "..%2Fagents", "x" * 500):
@@ -69,14 +58,6 @@ def test_agents_api__unknown_id_is_not_found(service: Service) -> None:
         service.expect_problem(404, "DELETE", f"/agents/{agent_id}")
     service.expect_problem(400, "GET", "/agents/a%00b")
     service.expect_problem(400, "GET", "/agents/%FF")
-
-
-def test_agents_api__all_errors_of_a_body_are_listed(service: Service) -> None:
-    problem = service.expect_problem(
-        422, "POST", "/agents", {"id": "?", "name": " ", "langfuseUrl": 3, "extra": 1}
-    )
-    assert sorted(pointers(problem)) == ["/extra", "/id", "/langfuseUrl", "/name"]
-    assert all(item["detail"] for item in problem["errors"])
 
 
 @pytest.mark.parametrize(

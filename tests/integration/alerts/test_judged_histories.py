@@ -276,7 +276,7 @@ def run_histories(
 def test_random_histories__are_judged_alike_live_in_backtests_and_in_tests(
     benchmark_service: Service, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_histories(benchmark_service, rows, monkeypatch, 4)
+    run_histories(benchmark_service, rows, monkeypatch, 1)
 
 
 def test_overtaken_run__is_late_without_any_rule_too(

@@ -3,15 +3,9 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import text
 
-from mosaico.core.db import Database
 from mosaico.schedules.missed_schedules import (
-    BATCH_SIZE,
-    LOOKBACK,
     MAX_SKIPS_COUNTED,
-    REPORT_INTERVAL,
-    REPORT_MISSES,
     report_missed_schedules,
 )
 from tests.support.service import JSON, Service
@@ -269,17 +263,3 @@ def test_blocked_schedule__many_skipped_due_times_are_not_counted_to_the_end(
     skip(rows, *range(1, MAX_SKIPS_COUNTED + 3))
     [alert] = report_missed(service_with_schedule, NOW + timedelta(hours=7))
     assert "more than 100 due times were skipped" in alert["explanation"]
-
-
-def test_report_misses__reads_the_index_of_unreported_misses(migrated_database: Database) -> None:
-    parameters = {
-        "now": NOW,
-        "lookback": LOOKBACK,
-        "report_interval": REPORT_INTERVAL,
-        "batch_size": BATCH_SIZE,
-    }
-    with migrated_database.begin() as session:
-        # An empty table is read faster without it.
-        session.execute(text("SET LOCAL enable_seqscan = off"))
-        plan = session.scalars(text(f"EXPLAIN {REPORT_MISSES.text}"), parameters).all()
-    assert "Index Scan using ix_schedule_fires_unreported" in "\n".join(plan)

@@ -181,19 +181,6 @@ def test_kpi_revisions__history_refers_to_its_revision(service: Service) -> None
     assert service.get(f"/benchmark-runs/{third['id']}/kpis")["items"] == []
 
 
-def test_list_kpis__pages_are_sorted_by_name(service: Service) -> None:
-    names = [f"kpi {number:02}" for number in range(11)]
-    service.create_benchmark(
-        measures=[{"name": name, "formula": "ROUGE"} for name in reversed(names)]
-    )
-    assert [kpi["name"] for kpi in service.list_items(KPIS, limit=3)] == names
-    service.create_benchmark("bench-002")
-    cursor_of_another_list = service.get("/benchmarks", limit=1)["nextCursor"]
-    assert cursor_of_another_list is not None
-    for cursor in (cursor_of_another_list, "x"):
-        service.expect_problem(422, "GET", KPIS, params={"cursor": cursor})
-
-
 def test_create_kpi__limit_of_100_per_benchmark(service: Service) -> None:
     hundred = [{"name": f"k{number}", "formula": "ROUGE"} for number in range(100)]
     service.create_benchmark(measures=hundred)
@@ -219,18 +206,6 @@ def test_direction__follows_from_the_formula_until_it_is_named(service: Service)
     assert kept["direction"] == "LOWER_IS_BETTER"
     assert "by ROUGE higher is better" in kept["warnings"][0]
     assert service.patch(f"{KPIS}/speed", {"direction": None})["direction"] == "HIGHER_IS_BETTER"
-
-
-def test_direction__of_measures_without_one_is_that_of_the_formula(service: Service) -> None:
-    measures = [
-        {"name": "cost", "formula": "COST_USD"},
-        {"name": "words", "formula": "OUTPUT_TOKENS", "direction": "HIGHER_IS_BETTER"},
-    ]
-    service.create_benchmark(measures=measures)
-    stored = service.get("/benchmarks/bench-001")["measures"]
-    assert [kpi["direction"] for kpi in stored] == ["LOWER_IS_BETTER", "HIGHER_IS_BETTER"]
-    service.patch("/benchmarks/bench-001", {"measures": measures})
-    assert service.get("/benchmarks/bench-001")["measures"] == stored
 
 
 def test_form__proposes_the_direction_of_the_formula(service: Service) -> None:

@@ -1,6 +1,5 @@
 """How commands find the service and the API key, and their errors without them."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -22,15 +21,6 @@ def test_unreachable_service__exits_69_and_names_the_command_that_starts_it() ->
     assert error == "error: the service at http://127.0.0.1:1 does not respond"
     assert "refused" in cause
     assert "hint: start it with `mosaico serve`" in hint
-
-
-def test_missing_resource__with_json_is_a_problem_document_on_stderr(mosaico: Shell) -> None:
-    refused = mosaico("agents", "show", "nobody", "--format", "json")
-    assert (refused.exit_code, refused.stdout) == (66, "")
-    problem = json.loads(refused.stderr)
-    assert (problem["type"], problem["status"]) == ("/problems/agent-not-found", 404)
-    assert problem["hint"] == "`mosaico agents list` lists the existing IDs"
-    assert problem["instance"]
 
 
 def test_missing_resource__exits_66_and_names_the_list_command(mosaico: Shell) -> None:

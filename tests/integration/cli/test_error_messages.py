@@ -252,30 +252,8 @@ def test_error__names_the_option(mosaico: Shell, words: tuple[str, ...], message
     assert "`errors`" not in refused.stderr
 
 
-def test_service_url__may_be_that_of_the_api(mosaico: Shell) -> None:
-    url = mosaico.variables["MOSAICO_URL"]
-    key = mosaico.variables["MOSAICO_API_KEY"]
-    for path in ("/api/v1", "/api/v1/", "/"):
-        variables = {"MOSAICO_URL": f"{url}{path}", "MOSAICO_API_KEY": key}
-        Shell(variables=variables).ok("agents", "list")
-    wrong = Shell(variables={"MOSAICO_URL": f"{url}/other", "MOSAICO_API_KEY": key})
-    refused = wrong("agents", "list")
-    assert refused.exit_code == 69
-    assert "hint: set MOSAICO_URL to the address of the service" in refused.stderr
-
-
 def test_error__of_a_wrong_formula_keeps_its_exit_code(mosaico: Shell, files: Path) -> None:
     """Its class makes its text from other arguments than other errors."""
     refused = mosaico("score", "today.csv", "--formula", "AVERAGE(ROUGE")
     assert refused.exit_code == 65
     assert "  --formula: 1:14: " in refused.stderr
-
-
-def test_error__of_a_file_names_its_field(mosaico: Shell, service: Service, files: Path) -> None:
-    (files / "nightly.json").write_text('{"datasetRef": "d", "measures": [{"name": "q"}]}')
-    refused = mosaico("benchmarks", "create", "--file", "nightly.json")
-    assert "  nightly.json: measures[0].formula: is missing; give it\n" in refused.stderr
-    (files / "nightly.json").write_text('{"minCoverage": NaN}')
-    refused = mosaico("benchmarks", "create", "--file", "nightly.json")
-    assert (refused.exit_code, refused.stdout) == (65, "")
-    assert "nightly.json is not valid JSON: NaN is not valid JSON" in refused.stderr

@@ -62,18 +62,6 @@ def test_export__is_read_by_compare(mosaico: Shell, completed_run: str, name: st
     )
 
 
-def test_export__parquet_needs_a_file(mosaico: Shell, completed_run: str) -> None:
-    refused = mosaico("runs", "export", completed_run, "--format", "parquet")
-    assert (refused.exit_code, "Parquet requires an output file" in refused.stderr) == (2, True)
-
-
-def test_export__ending_of_another_format_is_refused(mosaico: Shell, completed_run: str) -> None:
-    refused = mosaico("runs", "export", completed_run, "run.xlsx")
-    assert (refused.exit_code, Path("run.xlsx").exists()) == (2, False)
-    assert "run.xlsx: .xlsx is not a format of rows" in refused.stderr
-    mosaico.ok("runs", "export", completed_run, "run.txt", "--format", "csv")
-
-
 def test_export__a_failed_export_keeps_the_old_file(mosaico: Shell, service: Service) -> None:
     Path("run.csv").write_text("old")
     refused = mosaico("runs", "export", "nope", "run.csv")

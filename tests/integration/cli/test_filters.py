@@ -44,12 +44,6 @@ def test_filter__an_unknown_id_is_an_error(mosaico: Shell, command: str, option:
     assert hint.startswith("hint: `mosaico ")
 
 
-def test_filter__an_unknown_key_of_the_audit_log_is_an_error(mosaico: Shell) -> None:
-    refused = mosaico("audit", "--actor", "nope", "--json")
-    assert (refused.exit_code, refused.stdout) == (66, "")
-    assert json.loads(refused.stderr)["type"] == "/problems/unknown-api-key"
-
-
 def test_filter__an_unknown_id_beside_a_known_one_is_a_warning(
     mosaico: Shell, service: Service
 ) -> None:
@@ -136,17 +130,6 @@ def test_list__prints_the_page_with_its_filters(mosaico: Shell, service: Service
         assert response.status_code == 200, page
         [first, *_] = [row.get("id", "") for row in json.loads(mosaico.ok(*command.split(), "--json").stdout)["items"]] or [""]  # fmt: skip
         assert str(first) in unquote(response.text), command
-
-
-def test_list__page_has_the_full_ids_of_short_ones(mosaico: Shell, service: Service) -> None:
-    service.create_agent()
-    service.create_benchmark()
-    service.upload([pair(1)])
-    run = service.complete_run()
-    listed = mosaico.ok("alerts", "list", "--run", "latest")
-    assert listed.stderr.endswith(
-        f"page: {mosaico.variables['MOSAICO_URL']}/alert-history?run={run['id']}\n"
-    )
 
 
 def test_links__have_the_public_url_when_another_setting_is_wrong(mosaico: Shell) -> None:

@@ -4,9 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from mosaico.core.console import api_calls
 from tests.integration.cli.conftest import Shell
 from tests.support.every_page import write_every_page
 from tests.support.service import Service, ndjson, pair
@@ -187,16 +184,6 @@ def test_create__invalid_json_file_is_reported_with_line_and_column(
     assert mosaico("agents", "create", "--file", tmp_path / "none.json").exit_code == 2
 
 
-def test_create__invalid_value_is_reported_with_its_option(mosaico: Shell) -> None:
-    refused = mosaico(
-        *("benchmarks", "create", "--dataset", "d", "--metric", "ROUGE", "--metric", "BLUE")
-    )
-    assert (refused.exit_code, refused.stdout) == (65, "")
-    assert "--metric BLUE: " in refused.stderr
-    assert "BLEU" in refused.stderr
-    assert mosaico("benchmarks", "create", "--kpi", "no formula").exit_code == 65
-
-
 def test_create__errors_name_options_and_in_json_fields(mosaico: Shell) -> None:
     words = ("benchmarks", "create", "--id", "b", "--dataset", "d", "--kpi", "q=ROGUE")
     refused = mosaico(*words)
@@ -258,21 +245,6 @@ def test_upload__invalid_line_is_reported_with_its_number(mosaico: Shell, servic
     assert service.get("/local-datasets")["items"] == []
 
 
-def test_list__reads_as_many_pages_as_the_limit_requires(
-    mosaico: Shell, service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The command runs in this process.
-    monkeypatch.setattr(api_calls, "MAX_PAGE_SIZE", 2)
-    for number in range(3):
-        service.create_agent(f"agent-{number}")
-    newest_two = mosaico.ok("agents", "list", "--limit", "2")
-    assert [row[0] for row in cells(newest_two.stdout)[1:]] == ["agent-2", "agent-1"]
-    assert "raise --limit to see more" in newest_two.stderr
-    all_three = mosaico.ok("agents", "list", "--limit", "500")
-    assert len(cells(all_three.stdout)) == 1 + 3
-    assert all_three.stderr == f"page: {mosaico.variables['MOSAICO_URL']}/agents\n"
-
-
 def test_key__is_created_used_and_revoked(mosaico: Shell) -> None:
     created = mosaico.ok("keys", "create", "nightly job", "--role", "run")
     token = created.stdout.strip()
@@ -305,26 +277,6 @@ def test_key__has_an_optional_expiry(mosaico: Shell) -> None:
     mosaico.ok("keys", "update", key["id"], "--name", "visitor", "--clear", "expires-at")
     changed = json.loads(mosaico.ok("keys", "show", key["id"], "--json").stdout)
     assert (changed["name"], changed["expiresAt"]) == ("visitor", None)
-
-
-def test_output__control_characters_and_brackets_are_escaped(
-    mosaico: Shell, service: Service
-) -> None:
-    service.create_agent(
-        "a-1", name="[bold]Pelican[/bold]", description="line\nbreak\tand \x1b[31m"
-    )
-    assert "[bold]Pelican[/bold]" in mosaico.ok("agents", "list").stdout
-    details = mosaico.ok("agents", "show", "a-1").stdout
-    assert ["description", "line\\nbreak\\tand \\x1b[31m"] in cells(details)
-
-
-def test_upload__rejected_large_file_reports_the_reason(mosaico: Shell, tmp_path: Path) -> None:
-    file = tmp_path / "large.jsonl"
-    # 30 MB: the service answers before it has read them, while the client still sends.
-    file.write_bytes(ndjson([pair(1, output="x" * 100_000)]) * 300)
-    unauthorized = Shell(variables={**mosaico.variables, "MOSAICO_API_KEY": "wrong-key"})
-    refused = unauthorized("datasets", "upload", file, "--name", "n", "--run-name", "r")
-    assert (refused.exit_code, refused.stdout) == (77, "")
 
 
 def test_benchmark__baseline_is_pinned_and_unpinned_and_power_is_shown(

@@ -63,14 +63,3 @@ def test_python__upload_and_experiment_warn_of_what_nothing_reads(
         mosaico.run_experiment(
             lambda item: item.input, [{"id": "q", "input": "2", "remark": "lost"}], save=tmp_path
         )
-
-
-def test_score__shows_the_scores_of_the_file(tmp_path: Path) -> None:
-    row = {"id": "q", "output": "2", "expected": "2", "scores": {"Tone": 0.5}, "depth_score": 3}
-    file = tmp_path / "results.jsonl"
-    file.write_text(json.dumps(row) + "\n" + json.dumps({**row, "id": "r"}) + "\n")
-    lines = CliRunner().invoke(cli, ["score", str(file)]).stdout.splitlines()
-    means = dict(line.split("\t")[:2] for line in lines)
-    assert (means['SCORE["Tone"]'], means['SCORE["depth_score"]']) == ("0.5", "3")
-    piped = CliRunner().invoke(cli, ["score", "-"], input=file.read_bytes())
-    assert "ACCURACY" in piped.stdout

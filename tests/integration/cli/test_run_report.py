@@ -64,20 +64,6 @@ def test_report__is_the_page_of_the_run_without_script_and_buttons(service: Serv
     assert headings == re.findall(r"<h2[^>]*>([^<]+)</h2>", page)[: len(headings)]
 
 
-def test_report__run_without_results_has_a_page(mosaico: Shell, service: Service) -> None:
-    service.create_agent()
-    service.create_benchmark(metrics=["ROUGE"])
-    run = service.complete_run(runName="nowhere")
-    page = mosaico.ok("runs", "report", run["id"], "--html").stdout
-    assert f"<code>{run['errorCode']}</code>" in page
-    assert "run failed" in page
-
-
-def test_report__requires_a_format_and_an_existing_run(mosaico: Shell, service: Service) -> None:
-    assert mosaico("runs", "report", "none").exit_code == 2
-    assert mosaico("runs", "report", "none", "--html").exit_code == 66
-
-
 def test_report__shows_the_repeats_of_items_with_several_trials(service: Service) -> None:
     service.create_agent()
     service.create_benchmark(metrics=["EXACT_MATCH"])

@@ -7,9 +7,8 @@ import signal
 import subprocess
 import threading
 from itertools import pairwise
-from typing import IO, Any
+from typing import IO
 
-import httpx
 import pytest
 
 from tests.integration.cli.conftest import Shell
@@ -86,21 +85,6 @@ def test_start_wait__exits_3_for_any_other_outcome(
     without_wait = mosaico("runs", "start", "bench-001", "agent-001", "--exit-status")
     assert (without_wait.exit_code, without_wait.stdout) == (2, "")
     assert "hint: add --wait" in without_wait.stderr
-
-
-def test_watch__ended_run_returns_at_once(
-    mosaico: Shell, service: Service, two_traces: None
-) -> None:
-    run = service.complete_run()
-    assert mosaico.ok("runs", "watch", run["id"]).stdout == "COMPLETED\tVALID\n"
-    assert json.loads(mosaico.ok("runs", "watch", run["id"], "--json").stdout) == run
-    lines = mosaico.ok("runs", "watch", run["id"], "--jsonl").stdout.splitlines()
-    assert [json.loads(line) for line in lines] == [run]
-
-    cancelled = service.start_run()
-    mosaico.ok("runs", "cancel", cancelled["id"])
-    assert mosaico.ok("runs", "watch", cancelled["id"]).stdout == "CANCELLED\n"
-    assert mosaico("runs", "watch", cancelled["id"], "--exit-status").exit_code == 3
 
 
 def test_watch_jsonl__prints_a_line_at_every_change(
@@ -235,21 +219,6 @@ def test_watch__on_a_terminal_overwrites_one_line_and_second_ctrl_c_cancels(
     assert service.get(f"/benchmark-runs/{run['id']}")["status"] == "CANCELLED"
 
 
-def test_list__on_a_terminal_has_frames_and_ages(mosaico: Shell, service: Service) -> None:
-    service.create_agent("agent-001", name="[red]Pelican[/red]")
-    screen = Screen()
-    shell = Shell(variables={**mosaico.variables, "TERM": "xterm-256color", "COLUMNS": "100"})
-    listing = shell.process("agents", "list", stdout=screen.slave, stderr=screen.slave)
-    screen.watch()
-    assert listing.wait(LIVENESS_S) == 0
-    screen_text = screen.close()
-    assert "───" in screen_text
-    assert "[red]Pelican[/red]" in screen_text
-    assert " ago" in screen_text or "now" in screen_text
-    assert "\x1b" not in screen_text  # no color carries information
-    assert "\t" not in screen_text
-
-
 def test_show_and_rescore__print_the_verdict_and_start_a_run(
     mosaico: Shell, service: Service, two_traces: None
 ) -> None:
@@ -284,36 +253,3 @@ def test_run_id__may_be_latest_or_its_beginning(
     assert service.get(f"/benchmark-runs/{first}")["status"] == "CANCELLED"
     unknown = mosaico("runs", "show", "00000000-0000")
     assert "no run has the ID '00000000-0000'\n" in unknown.stderr
-
-
-def test_list__fields_are_those_of_the_json(
-    mosaico: Shell, service: Service, two_traces: None
-) -> None:
-    run = mosaico.ok("runs", "start", "bench-001", "agent-001").stdout.strip()
-    listed = mosaico.ok("runs", "list", "--fields", "id,status,verdict.verdict")
-    assert listed.stdout == f"id\tstatus\tverdict.verdict\n{run}\tPENDING\t\n"
-
-
-def test_show__names_the_page_of_the_run(
-    mosaico: Shell, service: Service, two_traces: None
-) -> None:
-    run = mosaico.ok("runs", "start", "bench-001", "agent-001").stdout.strip()
-    result = mosaico.ok("runs", "show", "latest")
-    assert f"page: {mosaico.variables['MOSAICO_URL']}/runs/{run}\n" in result.stderr
-
-
-def test_latest__is_looked_up_once_per_command(
-    mosaico: Shell, service: Service, two_traces: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = mosaico.ok("runs", "start", "bench-001", "agent-001").stdout.strip()
-    paths: list[str] = []
-    request = httpx.Client.request
-
-    def record(client: httpx.Client, method: str, url: str, **options: Any) -> httpx.Response:
-        paths.append(url)
-        return request(client, method, url, **options)
-
-    monkeypatch.setattr(httpx.Client, "request", record)
-    assert f"id\t{run}\n" in mosaico.ok("runs", "show", "latest").stdout
-    # Another run may begin between the requests for a run, its metrics and its KPIs.
-    assert paths.count("/api/v1/benchmark-runs") == 1

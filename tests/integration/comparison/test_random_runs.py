@@ -157,7 +157,7 @@ def test_random_runs__keep_their_verdicts_and_no_route_is_5xx(service: Service) 
 
     # Runs of earlier examples stay, so no example can be repeated: neither shrunk nor kept.
     @settings(
-        max_examples=2,
+        max_examples=1,
         database=None,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),

@@ -27,7 +27,6 @@ from mosaico.traces.storable_traces import MAX_TEXT_CHARS
 from mosaico.traces.trial_numbers import TrialCounts
 from mosaico.traces.uploads import queries
 from mosaico.traces.uploads.queries import read_uploaded_traces
-from mosaico.traces.uploads.service import READING, _delete_upload
 from tests.support.service import JSON, Service, ndjson, pair, run_mosaico
 
 DATASETS = "/local-datasets"
@@ -194,22 +193,6 @@ def test_deleted_upload__no_trace_is_read_while_the_job_deletes_them(service: Se
         list(iter_uploaded_traces(service.resources, upload))
 
 
-def test_read_uploaded_traces__long_texts_give_short_pages(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queries, "MAX_PAGE_BYTES", 8000)
-    dataset = service.upload([pair(number, input="?", output="x" * 3000) for number in range(7)])
-    sizes, position = [], 0
-    with service.resources.db.read() as session:
-        while page := read_uploaded_traces(session, dataset["id"], position, 10):
-            sizes.append(len(page))
-            position += len(page)
-    # 3 kB a trace and 8 kB a page: a trace that begins below the limit is still taken.
-    assert sizes == [3, 3, 1]
-    items = service.list_items(f"{DATASETS}/{dataset['id']}/items")
-    assert [item["id"] for item in items] == [f"i-{number}" for number in range(7)]
-
-
 def test_read_uploaded_traces__counts_all_that_it_reads(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,16 +224,6 @@ def test_upload__another_transcript_is_stored(service: Service) -> None:
     with service.resources.db.read() as session:
         [stored] = session.scalars(text("SELECT transcript::text FROM trace_transcripts"))
     assert '"two"' in stored
-
-
-def test_upload__two_deletions_at_once_are_one(service: Service) -> None:
-    dataset = service.upload([pair(1)])
-    with service.resources.db.begin() as session:
-        stored = queries.get_local_dataset(session, dataset["id"])
-        service.delete(f"{DATASETS}/{dataset['id']}")
-        _delete_upload(session, stored)
-    service.work()
-    assert rows(service, "collections") == 0
 
 
 def test_upload__equal_traces_are_stored_once(service: Service) -> None:
@@ -496,12 +469,3 @@ def test_form__archive_is_refused_at_its_limit(
     page = send_form(service, "log.eval", inspect_log(sample, sample, sample))
     assert page.status_code == 422
     assert "the archive unpacks to more than 1 MiB" in page.text
-
-
-def test_form__one_file_is_read_at_a_time(service: Service) -> None:
-    content = ndjson([pair(1)])
-    with READING:
-        busy = send_form(service, "a.jsonl", content)
-    assert busy.status_code == 503
-    assert "Another file of results is being read" in busy.text
-    assert send_form(service, "a.jsonl", content).status_code == 200

@@ -103,7 +103,6 @@ def test_oldest_supported_server__is_upgraded(empty_database_url: str) -> None:
     require_current_schema(empty_database_url)
 
 
-@pytest.mark.parametrize("command", [["db", "upgrade"], ["serve"]])
 @pytest.mark.parametrize(
     ("names", "statements"),
     [
@@ -132,14 +131,13 @@ def test_oldest_supported_server__is_upgraded(empty_database_url: str) -> None:
 def test_tables_of_another_program__are_refused_by_name(
     empty_database_url: str,
     tmp_path: Path,
-    command: list[str],
     names: list[str],
     statements: list[str],
 ) -> None:
     execute(empty_database_url, *statements)
     before = relations(empty_database_url)
     program = start_command(
-        command, tmp_path, DATABASE_URL=empty_database_url, MOSAICO_PORT=str(free_port())
+        ["serve"], tmp_path, DATABASE_URL=empty_database_url, MOSAICO_PORT=str(free_port())
     )
     assert program.wait_for_exit() == 73, program.log
     assert f"made {', '.join(names)} in the database" in program.log

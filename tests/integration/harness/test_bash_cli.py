@@ -2,7 +2,6 @@
 
 import json
 import signal
-from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -11,9 +10,8 @@ from typer.testing import CliRunner, Result
 
 from mosaico.harness.bash.cli import cli
 from mosaico.harness.bash.result_file import read_report
-from mosaico.harness.bash.run import BashRunOptions, ModelChoice, run_dataset
 from mosaico.harness.results import AttemptOutcome
-from mosaico.llm.conversation import ChatMessage, MessageRole, Provider, StopReason, TextBlock
+from mosaico.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock
 from tests.support.bash_eval import GPT, HAIKU, recorded
 from tests.support.model_server import ScriptedReply, model_server
 from tests.support.processes import start_command
@@ -54,16 +52,6 @@ def test_run__demo_script_passes_demo_dataset(tmp_path: Path) -> None:
     assert file.with_suffix(".md").exists()
     assert run("replay", file).exit_code == 0
     assert run("rescore", file).exit_code == 0
-
-
-def test_run__selects_category_and_task() -> None:
-    command_result = run("run", TASKS, *PLAY, "--category", "pipelines", "--trials", "2", "--json")
-    results = json.loads(command_result.stdout)["results"]
-    tasks = ("busiest_hour", "common_words", "slowest_routes")
-    assert [(entry["task"]["id"], entry["trial"]) for entry in results] == [
-        (task, trial) for trial in (0, 1) for task in tasks
-    ]
-    assert run("run", TASKS, *PLAY, "--task", "nobody").exit_code == 2
 
 
 def test_run__model_options_are_recorded_and_refused_on_resume(tmp_path: Path) -> None:
@@ -151,15 +139,6 @@ def test_run__cost_limit_needs_price_of_model(tmp_path: Path) -> None:
     assert "requires the price of m" in done.stderr
 
 
-def test_report__unwritable_file_exits_2(tmp_path: Path) -> None:
-    run("run", TASKS, *PLAY, "--task", "mend_json", "--save", tmp_path)
-    [file] = tmp_path.glob("*.json")
-    done = run("report", file, "--file", tmp_path / "nowhere" / "out.html")
-    assert done.exit_code == 2
-    assert "name a path that you can write" in done.stderr
-    assert run("replay", file, "--save", file / "folder").exit_code == 2
-
-
 def test_run__unknown_check_fails_before_first_request(tmp_path: Path) -> None:
     done = run("run", one_task(tmp_path, check="exitcode:0"), *PLAY)
     assert done.exit_code == 2
@@ -211,13 +190,6 @@ def test_compare__prints_paired_comparison() -> None:
     assert run("compare", recorded(HAIKU)).exit_code == 2
 
 
-def test_compare__writes_markdown(tmp_path: Path) -> None:
-    done = run("compare", recorded(HAIKU), recorded(GPT), "--markdown", tmp_path / "c.md")
-    assert done.exit_code == 0
-    assert "Fails for all models" in done.stdout
-    assert "| Tasks passed | 32/37 | 23/37 |" in (tmp_path / "c.md").read_text()
-
-
 def test_replay__difference_exits_1(tmp_path: Path) -> None:
     done = run("replay", recorded(HAIKU), "--save", tmp_path, "--json")
     assert done.exit_code == 1
@@ -249,30 +221,6 @@ def test_resume__repeats_only_missing_attempts(tmp_path: Path) -> None:
     )
     assert first in after.results
     assert list(tmp_path.glob("*.json")) == [file]
-
-
-def test_save__runs_of_the_same_second_get_separate_files(tmp_path: Path) -> None:
-    options = BashRunOptions(
-        dataset=TASKS,
-        model=ModelChoice(provider=Provider.SCRIPTED, model=str(SCRIPT)),
-        task_ids=["mend_json"],
-        save=tmp_path,
-    )
-    for _ in range(3):
-        run_dataset(options, environment={}, now=datetime(2026, 2, 9, 5, 45, 58, tzinfo=UTC))
-    stem = "eval-scripted-script-2026-02-09-054558"
-    files = {f"{stem}{number}.json" for number in ("", "-2", "-3")}
-    assert {file.name for file in tmp_path.glob("*.json")} == files
-    assert all(read_report(tmp_path / file).results[0].passed() for file in files)
-
-
-def test_resume__save_leaves_resumed_file_unchanged(tmp_path: Path) -> None:
-    run("run", TASKS, *PLAY, "--save", tmp_path, "--run-tokens", "1")
-    [file] = tmp_path.glob("*.json")
-    before = file.read_bytes()
-    done = run("run", TASKS, *PLAY, "--resume", file, "--save", tmp_path / "new")
-    assert (done.exit_code, file.read_bytes()) == (0, before)
-    assert len(read_report(tmp_path / "new" / file.name).results) >= 15
 
 
 @pytest.mark.xdist_group("sdks of models")

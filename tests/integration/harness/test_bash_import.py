@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from typing import Any
-from urllib.parse import quote
 
 import httpx
 import pytest
@@ -15,7 +14,6 @@ from mosaico.traces.files.ndjson import iter_traces
 from mosaico.traces.producers import harness_results
 from mosaico.traces.producers.harness_results import read_results
 from mosaico.traces.types import ToolCall, Trace, TraceOutcome
-from mosaico.traces.uploads import service as uploads
 from tests.support.bash_eval import (
     HAIKU,
     RECORDINGS,
@@ -27,7 +25,7 @@ from tests.support.bash_eval import (
     task,
     trace,
 )
-from tests.support.service import JSON, Service
+from tests.support.service import Service
 
 # Passed tasks, points and tool calls of the recorded runs, from the recorded summaries.
 RECORDED = dict(
@@ -161,16 +159,6 @@ def test_import__recorded_runs_have_recorded_metrics(service: Service) -> None:
     assert (low, high) == (pytest.approx(0.688, abs=0.03), pytest.approx(0.925, abs=0.03))
 
 
-def test_import__run_over_it_shows_what_the_model_did(service: Service) -> None:
-    stored = post_import(service, one_attempt_file())
-    service.create_agent()
-    service.create_benchmark(datasetRef="bash", metrics=["TASK_PASSED"])
-    run = service.complete_run(runName=stored.json()["runName"])
-    trace = service.get(f"/benchmark-runs/{run['id']}/traces/{quote('t#0', safe='')}")
-    calls = [step for step in trace["transcript"]["steps"] if step["kind"] == "toolCall"]
-    assert [call["exitCode"] for call in calls] == [0, 1]
-
-
 def test_import__same_file_is_imported_once(service: Service) -> None:
     once = {"headers": {"Idempotency-Key": "a"}}
     first = post_import(service, one_attempt_file(), **once)
@@ -200,25 +188,6 @@ def test_import__invalid_file_is_refused(service: Service) -> None:
     assert service.list_items("/local-datasets") == []
 
 
-def test_import__wrong_type_and_large_file_are_refused(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    as_lines = {"headers": {"Content-Type": "application/x-ndjson"}}
-    assert post_import(service, one_attempt_file(), **as_lines).status_code == 415
-    monkeypatch.setattr("mosaico.core.web.uploads.DOCUMENT_BYTES", 100)
-    assert post_import(service, one_attempt_file()).status_code == 413
-
-
-def test_import__unstorable_text_is_replaced(service: Service) -> None:
-    document: JSON = json.loads(one_attempt_file())
-    document["provider"] = "a\u0000/b\n"
-    # Postgres stores neither of them in JSON.
-    document["results"][0]["task"]["prompt"] = "nul \u0000 and \ud800"
-    stored = post_import(service, json.dumps(document).encode())
-    assert stored.status_code == 201, stored.text
-    assert "\u0000" not in stored.json()["runName"]
-
-
 def test_import__file_of_very_many_values_is_refused_unread(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,10 +198,3 @@ def test_import__file_of_very_many_values_is_refused_unread(
         422,
         "the body has more than 1,000 JSON values; import a part of the results",
     )
-
-
-def test_import__one_file_is_read_at_a_time(service: Service) -> None:
-    with uploads.READING:
-        busy = post_import(service, one_attempt_file())
-    assert (busy.status_code, busy.headers["Retry-After"]) == (503, "10")
-    assert post_import(service, one_attempt_file()).status_code == 201

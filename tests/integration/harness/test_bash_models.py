@@ -10,7 +10,6 @@ import pytest
 from mosaico.core.encryption import Secret
 from mosaico.core.llm_server import LlmServer
 from mosaico.core.network_policy import PUBLIC_ONLY
-from mosaico.core.resources import Resources
 from mosaico.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
 from tests.support.bash_eval import HAIKU, recorded_report
 from tests.support.bash_runs import (
@@ -19,7 +18,6 @@ from tests.support.bash_runs import (
     benchmark,
     figures,
     results,
-    with_datasets,
     with_keys,
     write_lines,
 )
@@ -36,11 +34,6 @@ from tests.support.service import Service
 
 # The SDKs take seconds to import: one worker imports them for all these tests.
 pytestmark = pytest.mark.xdist_group("sdks of models")
-
-
-@pytest.fixture
-def service_resources(service_resources: Resources, dataset_folder: Path) -> Resources:
-    return with_datasets(service_resources, dataset_folder)
 
 
 def authorizations(server: ModelServer) -> set[str]:
@@ -101,37 +94,6 @@ def test_bash_run__private_server_needs_permission(service: Service) -> None:
     assert (run["status"], run["errorCode"]) == ("FAILED", "MODEL_REFUSED")
     assert "MOSAICO_OUTBOUND_ALLOW" in run["errorMessage"]
     assert server.requests == []
-
-
-def test_bash_run__rejecting_provider_fails_run(service: Service) -> None:
-    wrong = RawReply(status=401, body=b'{"error": {"message": "wrong key"}}')
-    with model_server(lambda _: wrong) as server:
-        benchmark(service, {"provider": "openai", "model": "m", "baseUrl": server.openai_url})
-        run = service.complete_run()
-    assert (run["status"], run["errorCode"]) == ("FAILED", "MODEL_REFUSED")
-    assert "wrong key" in run["errorMessage"]
-
-
-def test_bash_run__unanswered_attempt_is_infra_error(service: Service) -> None:
-    """The server fails one task: its score is missing and its cost is unknown."""
-
-    def plan(request: ReceivedRequest) -> ScriptedReply | RawReply:
-        too_long = RawReply(status=400, body=b'{"error": {"message": "too long"}}')
-        return too_long if request.prompt == TASKS[0]["prompt"] else reply_done(request)
-
-    price = {"inputUsd": 1, "outputUsd": 10}
-    with model_server(plan) as server:
-        harness = {"provider": "openai", "model": "m", "baseUrl": server.openai_url}
-        benchmark(service, {**harness, "price": price}, metrics=["TASK_SCORE", "COST_USD"])
-        run = service.complete_run()
-    assert (run["status"], run["validity"]) == ("COMPLETED", "INVALID")
-    run_figures = figures(service, run)
-    assert (run_figures["TASK_SCORE"]["n"], run_figures["TASK_SCORE"]["missing"]) == (
-        1,
-        {"INFRA_ERROR": 1},
-    )
-    assert run_figures["COST_USD"]["mean"] == pytest.approx((100 * 1 + 10 * 10) / 1e6)
-    assert results(service, run)["good#0"]["outcome"] == "infra_error"
 
 
 def test_retry__keeps_scored_attempts_and_usage(service: Service) -> None:

@@ -8,7 +8,6 @@ from urllib.parse import quote
 import pytest
 
 from mosaico.core.clock import utc_now
-from mosaico.core.resources import Resources
 from mosaico.runs.retention import purge_expired_runs
 from tests.support.bash_runs import (
     PRICE,
@@ -18,7 +17,6 @@ from tests.support.bash_runs import (
     benchmark,
     figures,
     results,
-    with_datasets,
     with_keys,
     write_lines,
 )
@@ -27,11 +25,6 @@ from tests.support.stored import DatabaseReader, age_purged_runs
 
 # The SDKs take seconds to import: one worker imports them for all these tests.
 pytestmark = pytest.mark.xdist_group("sdks of models")
-
-
-@pytest.fixture
-def service_resources(service_resources: Resources, dataset_folder: Path) -> Resources:
-    return with_datasets(service_resources, dataset_folder)
 
 
 def test_bash_run__has_metrics_like_any_other_run(service: Service) -> None:
@@ -118,18 +111,6 @@ def test_view_command__writes_a_page_of_one_run_or_of_two(service: Service, tmp_
     assert page.read_text().count('<div class="pair">') == 2
 
 
-def test_view_command__page_says_that_traces_are_missing(
-    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mosaico.reporting.trace_page.MAX_TRACES", 1)
-    benchmark(service, SCRIPTED_MODEL)
-    page = tmp_path / "page.html"
-    written = run_mosaico(service, "runs", "view", service.complete_run()["id"], "--file", page)
-    assert written.exit_code == 0, written.output
-    assert "only the first 1 traces are shown" in page.read_text()
-    assert page.read_text().count('<details class="attempt') == 1
-
-
 def test_bash_run__secrets_of_the_service_are_masked_in_traces(
     service: Service, dataset_folder: Path
 ) -> None:
@@ -170,12 +151,6 @@ def test_bash_run__transcripts_are_deleted_after_keep_days(service: Service) -> 
     assert rows.value("SELECT count(*) FROM trace_transcripts") == 0
 
 
-def test_bash_run__runs_all_trials(service: Service) -> None:
-    benchmark(service, {**SCRIPTED_MODEL, "trials": 3, "categories": ["files"], "concurrency": 2})
-    run = service.complete_run()
-    assert sorted(results(service, run)) == ["good#0", "good#1", "good#2"]
-
-
 def test_harness_settings__invalid_field_is_refused(service: Service) -> None:
     wrong: list[tuple[JSON | None, str]] = [
         ({"provider": "clever", "model": "m"}, "/harness/provider"),
@@ -193,16 +168,6 @@ def test_harness_settings__invalid_field_is_refused(service: Service) -> None:
     for harness, pointer in wrong:
         body = {"datasetRef": "nightly/tasks.jsonl", "source": "harness", "harness": harness}
         assert pointers(service.expect_problem(422, "POST", "/benchmarks", body)) == [pointer]
-
-
-def test_harness_settings__only_source_harness_takes_them(service: Service) -> None:
-    body = {"datasetRef": "d", "harness": SCRIPTED_MODEL}
-    assert pointers(service.expect_problem(422, "POST", "/benchmarks", body)) == ["/harness"]
-    benchmark(service, SCRIPTED_MODEL)
-    service.expect_problem(422, "PATCH", "/benchmarks/bench-001", {"harness": None})
-    service.expect_problem(422, "PATCH", "/benchmarks/bench-001", {"source": "local"})
-    changed = service.patch("/benchmarks/bench-001", {"source": "local", "harness": None})
-    assert changed["harness"] is None
 
 
 def test_bash_run__invalid_dataset_fails_with_lines(service: Service, dataset_folder: Path) -> None:

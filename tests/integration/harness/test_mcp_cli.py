@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import stat
-import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -69,14 +68,6 @@ def test_show__prints_calls_and_evaluations_of_a_task() -> None:
     unknown = ot_bench("show", "r.json", "tool:echo:wrogn")
     assert unknown.exit_code == 2
     assert "tool:echo:wrong" in unknown.stderr
-
-
-def test_show__direct_task_without_server_made_no_call() -> None:
-    broken = DIRECT.replace(json.dumps(sys.executable), '"/no/such/program"')
-    ot_bench("run", bench_file(broken), "--output", "r.json")
-    output = ot_bench("show", "r.json", "tool:echo:wrong").stdout
-    assert "no call was made" in output
-    assert "no request was sent to the model" not in output
 
 
 def test_view__writes_a_page_of_one_run_or_of_two(model: ModelServer) -> None:

@@ -152,10 +152,6 @@ def test_list__demo_comparison_has_all_server_sets() -> None:
     assert servers[3] == ["onetool"]
 
 
-def test_schema__prints_one_json_document() -> None:
-    assert json.loads(ot_bench("schema").stdout)["title"] == "ot-bench"
-
-
 def test_run__tui_picks_a_favorite() -> None:
     for name in ("one.yaml", "benches/two.yaml", "benches/deep/three.yml", "benches/.git/no.yaml"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)

@@ -63,14 +63,6 @@ def test_conversation__model_uses_a_tool_and_answers() -> None:
     assert result.natural_stop
 
 
-def test_conversation__without_servers_has_no_tools_and_no_system_message() -> None:
-    model = scripted(says("42"))
-    result = run(harness_task(), model=model).result
-    [request] = model.requests
-    assert (request.tools, request.system) == ((), "")
-    assert (result.outcome, result.response) == (AttemptOutcome.SCORED, "42")
-
-
 def test_conversation__single_server_keeps_tool_names() -> None:
     model = scripted(says("Done."))
     result = run(harness_task(faults(), system_prompt="Be brief."), model=model).result
@@ -139,10 +131,6 @@ def test_conversation__usage_is_counted_per_request() -> None:
     assert (result.base_context, result.context_growth_avg) == (100, 80)
     assert (result.input_tokens, result.output_tokens) == (520, 60)
     assert result.cost_usd == pytest.approx(640e-6)
-
-
-def test_conversation__cost_without_price_is_unknown() -> None:
-    assert run(harness_task(), model=scripted(says("x", (1, 1)))).result.cost_usd is None
 
 
 def test_conversation__invalid_arguments_are_reported_to_the_model() -> None:

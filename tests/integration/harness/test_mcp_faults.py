@@ -114,12 +114,6 @@ def test_server_pool__lost_shared_server_ends_before_its_successor_starts(mark: 
     assert max(running) == 1
 
 
-def test_server_info__non_finite_number_in_schema_is_a_start_error(mark: str) -> None:
-    kind, detail = error_of(call(mark, "echo", "boundless"))
-    assert kind is ErrorKind.SERVER_START
-    assert detail.endswith("the schema of 'boundless' contains a non-finite number")
-
-
 @pytest.mark.parametrize("text", ["\ud800", 300 * "[" + 300 * "]"])
 def test_stdio_server__unsendable_arguments_are_a_task_error(mark: str, text: str) -> None:
     arguments = json.loads(text) if text.startswith("[") else text

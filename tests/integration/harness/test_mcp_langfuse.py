@@ -103,11 +103,3 @@ def test_export__run_command_writes_to_langfuse(
     assert {(trace.output, trace.expected_output, trace.scores["TASK_PASSED"]) for trace in traces} == {
         ("blue", "blue", 1), ("blue", "red", 0),
     }  # fmt: skip
-
-
-def test_export__missing_keys_fail_before_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    done = CliRunner().invoke(cli, ["run", "demo/bench/tool_time.yaml", "--langfuse"])
-    assert done.exit_code == 2
-    assert "LANGFUSE_PUBLIC_KEY" in done.output

@@ -3,7 +3,6 @@
 import asyncio
 import csv
 import signal
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -12,7 +11,7 @@ import pytest
 
 from mosaico.harness.mcp.agent_loop.attempt import run_attempt
 from mosaico.harness.mcp.result_file import read_report, write_report
-from mosaico.harness.result_file import claim_result_file, journal_of
+from mosaico.harness.result_file import journal_of
 from mosaico.harness.results import AttemptOutcome
 from tests.support.mcp_commands import ASKING, DIRECT, SERVERS, bench_file, ot_bench
 from tests.support.model_server import (
@@ -106,18 +105,6 @@ def test_run__signal_leaves_result_and_reports(way: signal.Signals) -> None:
     assert not journal_of(Path("r.yaml")).exists()
 
 
-def test_run__exhausted_budget_leaves_run_incomplete(model: ModelServer) -> None:
-    # One answer takes 107 tokens, and the other task is not asked.
-    done = ot_bench(
-        "run", bench_file(ASKING), "--base-url", model.openai_url, "--run-tokens", "107",
-        "--concurrency", "1",
-    )  # fmt: skip
-    assert done.exit_code == 3
-    assert "0 attempts errored and are not scored, 1 was not reached" in done.stderr
-    assert "the run reached its limit of tokens" in done.stdout
-    assert len(model.requests) == 1
-
-
 def test_resume__failed_run_continues_from_journal(
     model: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,20 +130,6 @@ def test_resume__failed_run_continues_from_journal(
         assert len(model.requests) == request_count
         assert len(read_report(Path("r.yaml")).results) == 2
         assert not journal.exists()
-
-
-def test_claim_result_file__runs_of_the_same_minute_get_separate_files(tmp_path: Path) -> None:
-    stem = "result-20261122-0930"
-    (tmp_path / f"{stem}.csv").symlink_to(tmp_path / "elsewhere")  # nothing goes through a link
-    (tmp_path / f"{stem}-2.yaml").touch()
-    with ThreadPoolExecutor(4) as together:
-        claimed = list(
-            together.map(
-                lambda _: claim_result_file(tmp_path, stem, ".yaml", siblings=(".csv",)).name,
-                range(4),
-            )
-        )
-    assert sorted(claimed) == [f"{stem}-{number}.yaml" for number in (3, 4, 5, 6)]
 
 
 def test_resume__keeps_servers_of_first_part() -> None:

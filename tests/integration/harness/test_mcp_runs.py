@@ -203,14 +203,6 @@ def test_mcp_run__regression_fires_alert(service: Service, folder: Path) -> None
     assert [entry["itemId"] for entry in alert["contributingTraces"]] == ["all/tool:faults:b"]
 
 
-def test_mcp_run__selects_tasks_of_file(service: Service, folder: Path) -> None:
-    other = {**DIRECT, "name": "tool:faults:other", "tags": ["error"]}
-    (folder / "bench.yaml").write_text(bench(DIRECT, other))
-    benchmark(service, {"tags": ["dir*"], "trials": 2})
-    run = service.complete_run()
-    assert sorted(results(service, run)) == [f"all/tool:faults:echo#{n}" for n in (0, 1)]
-
-
 def test_harness_settings__mismatch_with_file_is_refused(service: Service) -> None:
     wrong: list[tuple[str, JSON | None, str]] = [
         ("bench.yaml", {"provider": "openai", "model": "m"}, "/harness"),
@@ -273,18 +265,6 @@ def test_mcp_run__task_that_cannot_run_is_an_infra_error(service: Service, folde
     assert (run["status"], run["errorCode"]) == ("FAILED", "BAD_BENCHMARK_FILE")
 
 
-def test_mcp_run__rejecting_model_fails_run(service: Service, folder: Path) -> None:
-    ask = {"name": "tool:faults:ask", "prompt": "Which?"}
-    wrong = RawReply(status=401, body=b'{"error": {"message": "wrong key"}}')
-    with model_server(lambda _: wrong) as server:
-        (folder / "bench.yaml").write_text(bench(ask, url=server.openai_url))
-        benchmark(service, {"model": "other"})
-        run = service.complete_run()
-    assert (run["status"], run["errorCode"]) == ("FAILED", "NO_MODEL_ANSWER")
-    assert "wrong key" in run["errorMessage"]
-    assert [request.body["model"] for request in server.requests] == ["other"]
-
-
 def test_mcp_run__server_that_does_not_start_is_no_answer_of_the_model(
     service: Service, folder: Path
 ) -> None:
@@ -306,19 +286,6 @@ def answers(_: ReceivedRequest) -> ScriptedReply:
     )
 
 
-def test_mcp_run__exhausted_budget_starts_no_attempt(service: Service, folder: Path) -> None:
-    """110 tokens an attempt, 200 for the run: a#0, b#0, then no more."""
-    with model_server(answers) as server:
-        (folder / "bench.yaml").write_text(bench(*ASKS, url=server.openai_url))
-        benchmark(service, {"trials": 2, "concurrency": 1, "runTokens": 200})
-        run = service.complete_run()
-        assert [request.prompt for request in server.requests] == ["a", "b"]
-    assert (run["status"], run["validity"]) == ("COMPLETED", "INVALID")
-    outcomes = {name[-3:]: item["outcome"] for name, item in results(service, run).items()}
-    skipped = dict.fromkeys(("a#1", "b#1"), "infra_error")
-    assert outcomes == {"a#0": "scored", "b#0": "scored", **skipped}
-
-
 def test_mcp_run__usage_before_kill_counts(service_resources: Resources, folder: Path) -> None:
     """a#0 cost 200 of 350 millionths of a dollar; b#0 costs as much, and that is enough."""
     prices = {"m": ModelPrice(input_usd=1, output_usd=10)}
@@ -334,14 +301,6 @@ def test_mcp_run__usage_before_kill_counts(service_resources: Resources, folder:
     ]
     error_message = "run limit: the run reached its limit of cost"
     assert outputs == [("b#0", None), ("a#1", error_message), ("b#1", error_message)]
-
-
-def test_mcp_run__cost_limit_without_price_fails(service: Service, folder: Path) -> None:
-    (folder / "bench.yaml").write_text(bench(*ASKS))
-    benchmark(service, {"runUsd": 1})
-    run = service.complete_run()
-    assert (run["status"], run["errorCode"]) == ("FAILED", "NO_PRICE")
-    assert "the price of m" in run["errorMessage"]
 
 
 def pages(
@@ -368,20 +327,6 @@ def test_mcp_run__killed_run_repeats_only_unfinished_attempts(
     (folder / "bench.yaml").write_text(bench(DIRECT, second))
     with pytest.raises(CollectionFailed, match="was changed"):
         list(pages(service_resources, f"{fingerprint}:0,2:7+7"))
-
-
-def test_mcp_run__ordered_tasks_are_stored_once(service_resources: Resources, folder: Path) -> None:
-    """first#0 is stored; it is made again for the count that its server keeps, and second#0 finds
-    that. The second trial begins with a server of its own.
-    """
-    count = {**DIRECT, "tool": "count", "arguments": {}}
-    text = bench({**count, "name": "first"}, {**count, "name": "second"})
-    (folder / "bench.yaml").write_text(text.replace('"tasks"', '"in_order": true, "tasks"'))
-    order = ORDER.model_copy(update={"concurrency": 4})
-    fingerprint = mcp_producer(service_resources, "bench.yaml", order).fingerprint
-    remaining_pages = list(pages(service_resources, f"{fingerprint}:0:7+7", order))
-    outputs = {trace.trace_id: trace.output for page in remaining_pages for trace in page.traces}
-    assert outputs == {"all/second#0": "2", "all/first#1": "1", "all/second#1": "2"}
 
 
 def test_mcp_run__closed_consumer_ends_run(service_resources: Resources, folder: Path) -> None:

@@ -103,17 +103,6 @@ def test_run_plan__reports_changed_tools_of_a_restarted_server() -> None:
     assert [event.changed for event in server_events] == [False, True]
 
 
-def test_run_plan__runs_only_missing_attempts() -> None:
-    done = run(harness_task(name="a")).result
-    model = scripted(says("Anew."))
-    report = run(
-        harness_task(name="a"), harness_task(name="b"), model=model, completed_results=(done,)
-    ).report
-    assert [result.response for result in report.results] == ["Done.", "Anew."]
-    assert len(model.requests) == 1
-    assert report.complete
-
-
 def test_run_plan__repeats_every_task_per_trial() -> None:
     report = run(harness_task(name="a"), harness_task(name="b"), trials=2).report
     assert [(result.task, result.trial) for result in report.results] == [

@@ -48,13 +48,6 @@ def post_request(
     return asyncio.run(post())
 
 
-def test_outbound__allowed_address_is_called() -> None:
-    with model_server(lambda _: RawReply(status=200, body=b"x" * 1000)) as server:
-        assert post_request(server.url).content == b"x" * 1000
-    [request] = server.requests
-    assert request.headers["User-Agent"].startswith("mosaico/")
-
-
 @pytest.mark.parametrize(
     "url",
     [
@@ -79,24 +72,11 @@ def test_outbound__internal_address_is_not_dialed(url: str) -> None:
         post_request(url, PUBLIC_ONLY, resolve=resolve_internal)
 
 
-def test_outbound__redirect_is_returned_and_not_followed() -> None:
-    away = RawReply(status=307, headers={"Location": "http://169.254.169.254/"})
-    with model_server(lambda _: away) as server:
-        assert post_request(server.url).status_code == 307
-
-
 def test_outbound__response_is_not_read_beyond_its_limit() -> None:
     with (
         model_server(lambda _: RawReply(status=200, body=b"x" * 1001)) as server,
         pytest.raises(OversizedResponse),
     ):
-        post_request(server.url)
-
-
-def test_outbound__unrequested_compression_is_not_decoded() -> None:
-    # A few bytes could unpack to gigabytes.
-    packed = RawReply(status=200, body=b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
-    with model_server(lambda _: packed) as server, pytest.raises(httpx2.DecodingError):
         post_request(server.url)
 
 

@@ -18,7 +18,7 @@ from mosaico.jobs.process_pool import (
     PoolClosed,
     ProcessPool,
 )
-from tests.support.pool_calls import add, die, fill, nothing, quit_process, refuse, sleep
+from tests.support.pool_calls import add, die, fill, nothing, refuse, sleep
 from tests.support.processes import LIVENESS_S, ROOT, lives, until
 
 # A call that keeps the interpreter lock, in a child whose parent is then killed.
@@ -56,12 +56,6 @@ def test_pool__call_beyond_the_memory_limit_does_not_affect_later_calls() -> Non
     assert pool.pids() != before  # the first child was replaced
     assert pool.run(add, 3, 4, timeout_s=LIVENESS_S) == 7
     pool.close()
-
-
-def test_pool__call_that_exits_does_not_exit_the_caller(pool: ProcessPool) -> None:
-    with pytest.raises(ChildExited):
-        pool.run(quit_process, timeout_s=LIVENESS_S)
-    assert pool.run(add, 3, 4, timeout_s=LIVENESS_S) == 7
 
 
 def test_pool__exception_reaches_the_caller_and_keeps_the_child(

@@ -163,16 +163,6 @@ def test_database__reader_that_takes_no_rows_is_ended(
         db.dispose()
 
 
-def test_silent_sessions__recent_session_is_left_alone(
-    service_resources: Resources, silent_session: Session
-) -> None:
-    run_pipeline(service_resources, silent_session)
-
-    assert terminate_silent(service_resources, SilentSessions(silent_s=3600)) == 0
-
-    assert silent_session.execute("SELECT sum(number) FROM numbers").fetchone() == (6,)
-
-
 def test_silent_sessions__session_of_a_clock_that_was_set_back_is_terminated(
     service_resources: Resources, silent_session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,14 +177,6 @@ def test_silent_sessions__session_of_a_clock_that_was_set_back_is_terminated(
     assert terminate_silent(service_resources, SilentSessions(silent_s=60)) == 1
 
 
-def test_silent_sessions__session_without_transaction_is_left_alone(
-    service_resources: Resources, silent_session: Session
-) -> None:
-    silent_session.commit()
-
-    assert terminate_silent(service_resources, SilentSessions(silent_s=0)) == 0
-
-
 def test_silent_sessions__other_programs_are_left_alone(
     service_resources: Resources, silent_session: Session
 ) -> None:
@@ -202,3 +184,13 @@ def test_silent_sessions__other_programs_are_left_alone(
     silent_session.execute("SET application_name = 'psql'")
 
     assert terminate_silent(service_resources, SilentSessions(silent_s=0)) == 0
+
+
+def test_silent_sessions__recent_session_is_left_alone(
+    service_resources: Resources, silent_session: Session
+) -> None:
+    run_pipeline(service_resources, silent_session)
+
+    assert terminate_silent(service_resources, SilentSessions(silent_s=3600)) == 0
+
+    assert silent_session.execute("SELECT sum(number) FROM numbers").fetchone() == (6,)

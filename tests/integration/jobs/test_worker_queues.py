@@ -3,9 +3,7 @@
 import asyncio
 
 import pytest
-from typer.testing import CliRunner
 
-from mosaico.cli import cli
 from mosaico.jobs.handlers import HANDLERS
 from mosaico.jobs.job_runner import Worker
 from mosaico.worker import UnknownQueue, require_known_queues
@@ -40,16 +38,3 @@ def test_worker_queues__each_worker_does_its_steps_of_a_run(service: Service) ->
 def test_worker_queues__an_unknown_queue_is_refused(plugins: None) -> None:
     with pytest.raises(UnknownQueue, match=r"no job has the queue scores; choose from .*score"):
         require_known_queues(["score", "scores"])
-
-
-def test_worker_command__spaces_around_queue_names_are_ignored(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    served: list[object] = []
-    monkeypatch.setattr("mosaico.worker.run_worker", lambda _, queues: served.append(queues))
-
-    for queues in ("score, runs", " score ,runs "):
-        assert CliRunner().invoke(cli, ["worker", "--queues", queues]).exit_code == 0
-    assert CliRunner().invoke(cli, ["worker"]).exit_code == 0
-
-    assert served == [["score", "runs"], ["score", "runs"], None]

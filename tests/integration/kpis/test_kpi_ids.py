@@ -5,7 +5,6 @@ import io
 
 import pytest
 
-from tests.support.described_api import api_document
 from tests.support.service import JSON, Service, pair
 
 HISTORY = "/kpi-history"
@@ -67,14 +66,6 @@ def test_kpi_history__id_in_one_benchmark_is_a_name_in_another(teams: Service) -
     assert (row["kpiId"], float(row["value"])) == ("k-1", 0.5)
 
 
-def test_kpi_history__several_benchmarks_select_by_id_and_name_in_each(teams: Service) -> None:
-    # "b" is an ID in the first benchmark and a name in the second, whose ID "a" is not requested.
-    create_and_run(teams, "one", kpi("a", "A"), kpi("b", "B", "2 * ACCURACY"))
-    create_and_run(teams, "two", kpi("a", "b"), kpi("c", "C"))
-    selected = values(teams, benchmarkId=["one", "two"], kpi="b")
-    assert selected == [("one", "b", 1.0), ("two", "a", 0.5)]
-
-
 def test_kpi_history__name_finds_the_values_from_before_a_rename(teams: Service) -> None:
     create_and_run(teams, "ours", kpi("k-1", "Quality"))
     teams.patch("/benchmarks/ours/kpis/k-1", {"name": "Answer quality"})
@@ -110,30 +101,3 @@ def test_rule__evaluates_the_kpi_of_its_own_benchmark(teams: Service) -> None:
     [rule] = teams.list_items("/alert-configs", benchmarkId="two")
     teams.delete(f"/alert-configs/{rule['id']}")
     teams.delete("/benchmarks/two/kpis/quality")
-
-
-def test_search__has_the_kpis_of_one_id_and_name_on_all_pages(teams: Service) -> None:
-    benchmark_ids = [f"bench-{number:02}" for number in range(12)]
-    for benchmark_id in benchmark_ids:
-        teams.create_benchmark(benchmark_id, measures=[kpi("quality", "Quality")])
-    first = teams.get("/overview/search", text="quality", kind="KPI")["groups"][0]
-    cursor = first["nextCursor"]
-    assert cursor is not None
-    second = teams.get("/overview/search", text="quality", kind="KPI", cursor=cursor)["groups"][0]
-    found = [match["benchmarkId"] for match in first["matches"] + second["matches"]]
-    assert found == benchmark_ids
-
-
-def test_api_examples__of_a_benchmark_and_a_kpi_work_twice(service: Service) -> None:
-    paths = api_document()["paths"]
-
-    def example(path: str) -> JSON:
-        content = paths[path]["post"]["requestBody"]["content"]["application/json"]
-        body: JSON = content["example"]
-        return body
-
-    benchmark = example("/api/v1/benchmarks")
-    new_kpi = example("/api/v1/benchmarks/{benchmarkId}/kpis")
-    for benchmark_id in (benchmark["id"], "a-second"):
-        service.post("/benchmarks", {**benchmark, "id": benchmark_id})
-        service.post(f"/benchmarks/{benchmark_id}/kpis", new_kpi)

@@ -114,12 +114,6 @@ def test_write_back__temporary_failure_is_retried(service: Service, langfuse: Fa
     assert len(written(langfuse)) == 11
 
 
-def test_write_back__v3_server_accepts_scores(service: Service, langfuse_v3: FakeLangfuse) -> None:
-    langfuse_v3.experiment(items=5)
-    benchmark(service, langfuse_v3)
-    assert service.complete_run()["writeBack"]["written"] == 11
-
-
 def test_write_back__source_without_write_support_is_rejected(service: Service) -> None:
     problem = service.expect_problem(
         422, "POST", "/benchmarks", {"id": "b", "source": "local", "writeBack": {"kpis": True}}
@@ -130,17 +124,6 @@ def test_write_back__source_without_write_support_is_rejected(service: Service) 
     problem = service.expect_problem(422, "PATCH", "/benchmarks/bench-001", {"source": "local"})
     assert pointers(problem) == ["/writeBack"]
     service.patch("/benchmarks/bench-001", {"source": "local", "writeBack": {}})
-
-
-def test_write_back__deleted_run_is_skipped(service: Service, langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(items=5)
-    benchmark(service, langfuse, writeBack={})
-    run = service.complete_run()
-    service.delete(f"/benchmark-runs/{run['id']}")
-    with service.resources.db.begin() as session:
-        enqueue(session, WriteBackScores(run_id=run["id"]))
-    service.work()
-    assert langfuse.requests_for(EVENTS) == []
 
 
 def test_write_back__runs_in_turns(

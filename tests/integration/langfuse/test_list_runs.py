@@ -1,17 +1,17 @@
 """The list of runs of a Langfuse project, which polls use."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from mosaico.core.encryption import Secret
-from mosaico.traces.registry import TRACE_SOURCES, CollectionFailed, SourceRun
+from mosaico.traces.registry import CollectionFailed, SourceRun
 from mosaico.traces.sources.langfuse.catalog import list_runs
-from tests.integration.langfuse.collection import NOW, collect_all, make_query, make_resources
+from tests.integration.langfuse.collection import NOW, make_query, make_resources
 from tests.support.langfuse import FakeLangfuse
-from tests.support.langfuse.faults import HtmlResponse, Oversized
+from tests.support.langfuse.faults import HtmlResponse
 from tests.support.langfuse.records import DEFAULT_TIME
 
 BOTH = pytest.mark.parametrize("server", ["langfuse", "langfuse_v3"])
@@ -75,21 +75,6 @@ def test_list_runs__run_is_complete_after_15_minutes_without_activity(
 
 
 @BOTH
-def test_list_runs__run_id_selects_the_run(some_server: FakeLangfuse) -> None:
-    some_server.experiment(run="run-1", items=3)
-    some_server.experiment(run="run-2", items=5)
-    oldest = listed(some_server)[-1]
-    assert len(collect_all(some_server, run_name=oldest.id).traces) == oldest.items == 3
-
-
-def test_list_runs__dual_server_is_asked_through_both_apis(langfuse_dual: FakeLangfuse) -> None:
-    langfuse_dual.experiment(run="by SDK 5", items=2)
-    langfuse_dual.experiment(run="by hand", items=3, linked_by="run_items")
-    item_counts = {run.name: run.items for run in listed(langfuse_dual)}
-    assert item_counts == {"by SDK 5": 2, "by hand": 3}
-
-
-@BOTH
 def test_list_runs__dataset_without_runs_is_empty(some_server: FakeLangfuse) -> None:
     some_server.dataset("unused", items=3)
     assert listed(some_server, dataset_ref="unused") == []
@@ -115,21 +100,3 @@ def test_list_runs__server_without_runs_raises(langfuse: FakeLangfuse) -> None:
     with pytest.raises(CollectionFailed, match="does not offer an API") as caught:
         listed(langfuse)
     assert caught.value.error_code == "BAD_RESPONSE"
-
-
-@pytest.mark.usefixtures("plugins")
-def test_list_runs__available_through_the_registry(langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(items=1)
-    ask = TRACE_SOURCES.get("langfuse").list_runs
-    assert ask is not None
-    assert len(ask(make_resources(datetime.now(UTC)), make_query(langfuse))) == 1
-
-
-def test_list_runs__large_v3_run_is_read_in_pages(langfuse_v3: FakeLangfuse) -> None:
-    langfuse_v3.experiment(items=250)
-    all_traces = collect_all(langfuse_v3).traces
-    langfuse_v3.clear_requests()
-    langfuse_v3.inject(Oversized(packed=True), path="/datasets/support/runs/run-1", on=range(9))
-    assert collect_all(langfuse_v3).traces == all_traces
-    # Once to find the run, once to read it: 250 items are three pages.
-    assert len(langfuse_v3.requests_for("/dataset-run-items")) == 6

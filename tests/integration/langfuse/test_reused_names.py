@@ -83,14 +83,6 @@ def test_source__earlier_runs_of_a_name_are_read_until_the_newest_is_found(
     assert len(lists) == 4
 
 
-def test_source__single_run_costs_one_request_more(langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(items=700, trials=1)
-    collect_all(langfuse)
-    rows = langfuse.requests_for("/experiment-items")
-    assert [request.parameters["fields"] for request in rows].count("core,metadata") == 1
-    assert len(rows) == 7 + 1
-
-
 def test_source__overlapping_runs_are_trials_with_a_warning(langfuse: FakeLangfuse) -> None:
     add_run(langfuse, timedelta(), "first")
     # The first run takes 100 seconds: 20 items, five seconds apart.
@@ -114,15 +106,6 @@ def test_source__run_after_a_short_pause_is_told_apart_with_a_warning(
     # A pause of 5 minutes now ends no run: the repeated items are trials.
     trials = collect_all(langfuse, settle_for="10m")
     assert outputs(trials.traces) == {"first", "second"}
-
-
-def test_source__warning_counts_the_left_out_traces_of_every_page(langfuse: FakeLangfuse) -> None:
-    # The first page of 100 rows has the newest run and 40 of the 60 rows before it.
-    add_run(langfuse, timedelta(), "first", items=60)
-    add_run(langfuse, timedelta(minutes=10), "second", items=60)
-    collection = collect_all(langfuse)
-    assert (len(collection.traces), outputs(collection.traces)) == (60, {"second"})
-    assert (collection.pages[-1].warning or "").startswith("60 traces are left out")
 
 
 def test_source__links_of_two_runs_that_v3_cannot_tell_apart_are_a_warning(

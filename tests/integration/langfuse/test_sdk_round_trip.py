@@ -56,12 +56,6 @@ def sdk(langfuse: FakeLangfuse) -> Iterator[Langfuse]:
     yield from sdk_of(langfuse)
 
 
-def test_sdk__reads_project_and_health(langfuse: FakeLangfuse, sdk: Langfuse) -> None:
-    assert sdk.auth_check()
-    assert sdk.api.projects.get().data[0].id == langfuse.project_id
-    assert sdk.api.health.health().version == "4.16.0"
-
-
 def test_sdk__reads_a_dataset_with_its_items(langfuse: FakeLangfuse, sdk: Langfuse) -> None:
     langfuse.dataset("support/ö,x", items=120)
 
@@ -96,22 +90,6 @@ def test_sdk__reads_runs_and_rows(langfuse: FakeLangfuse, sdk: Langfuse) -> None
     assert [row.level.value for row in rows] == ["ERROR", "DEFAULT", "DEFAULT"]
     values = {score.name: score.value for score in rows[1].scores or []}
     assert values == {"number": 0.5, "truth": True, "class": "good", "words": "well said"}
-
-
-def test_sdk__reads_observations_and_scores_of_every_type(
-    langfuse: FakeLangfuse, sdk: Langfuse
-) -> None:
-    correction = ScorePlan(name="better", value="so", data_type="CORRECTION", on="call")
-    langfuse.experiment(items=2, tools_per_item=1, judged=True, scores=[correction])
-    every = "core,basic,time,io,metadata,model,usage,prompt,metrics,trace_context"
-
-    spans = sdk.api.observations.get_many(fields=every, limit=1000)
-    scores = sdk.api.scores.get_many(fields="details,subject,annotation")
-
-    assert {span.type for span in spans.data} == {"SPAN", "GENERATION", "TOOL", "EVALUATOR"}
-    assert spans.meta.cursor is None
-    assert [score.value for score in scores.data] == ["so", "so"]
-    assert [score.subject.kind for score in scores.data if score.subject] == ["observation"] * 2
 
 
 def run_capitals(sdk: Langfuse) -> ExperimentResult:

@@ -14,7 +14,6 @@ from tests.integration.langfuse.collection import (
     collect_all,
     make_query,
     make_resources,
-    read_pages,
 )
 from tests.support.langfuse import FakeLangfuse, ScorePlan
 from tests.support.langfuse.faults import ModifiedResponse, RespondsWith
@@ -137,14 +136,6 @@ def test_source__reads_the_newest_run_without_a_name(langfuse: FakeLangfuse) -> 
     assert len(collect_all(langfuse).traces) == 3
 
 
-def test_source__run_of_a_deleted_dataset_can_be_read(langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(run="kept", items=2)
-    del langfuse.store.datasets["support"]
-    assert len(collect_all(langfuse, run_name="kept").traces) == 2
-    with pytest.raises(CollectionFailed, match="no dataset 'support'"):
-        collect_all(langfuse)
-
-
 def test_source__run_of_another_dataset_is_not_read_for_a_missing_one(
     langfuse: FakeLangfuse,
 ) -> None:
@@ -163,13 +154,6 @@ def test_source__label_of_a_categorical_score_is_an_attribute(
     )
     [trace] = collect_all(server).traces
     assert (trace.attributes["Topic"], trace.scores) == ("refund", {})
-
-
-def test_source__chat_messages_are_compared_by_their_last_answer(langfuse: FakeLangfuse) -> None:
-    messages = [{"role": "user", "content": "Capital?"}, {"role": "assistant", "content": "Rome"}]
-    langfuse.experiment(items=1, output_of=lambda _: messages, expected_of=lambda _: "Rome")
-    [trace] = collect_all(langfuse).traces
-    assert trace.output == trace.expected_output == "Rome"
 
 
 def test_source__failed_task_is_an_agent_error(server: FakeLangfuse) -> None:
@@ -225,20 +209,6 @@ def test_source__ambiguous_calls_fetch_the_span_tree(langfuse: FakeLangfuse) -> 
     assert [trace.cost_usd for trace in collect_all(langfuse).traces] == [0.002] * 5
 
 
-def test_source__unknown_price_is_none(langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(items=1, priced=False)
-    [trace] = collect_all(langfuse).traces
-    assert trace.cost_usd is None
-    assert trace.input_tokens == 200
-
-
-def test_source__without_calls_usage_is_unknown(langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(items=1, calls_per_item=0)
-    [trace] = collect_all(langfuse).traces
-    assert (trace.input_tokens, trace.cost_usd, trace.tool_calls) == (None, None, None)
-    assert trace.latency_ms == 1200.0
-
-
 def test_source__late_scores_are_read_when_requested(
     langfuse: FakeLangfuse,
 ) -> None:
@@ -247,13 +217,6 @@ def test_source__late_scores_are_read_when_requested(
     everything = {"Tone": 0.5, "Late": 0.75, "Child": 0.25}
     late = collect_all(langfuse, late_scores=True)
     assert [trace.scores for trace in late.traces] == [everything] * 3
-
-
-def test_source__reads_all_pages_of_late_scores(langfuse: FakeLangfuse) -> None:
-    plans = [ScorePlan(name=f"S{number}", value=number, on="call") for number in range(3)]
-    langfuse.experiment(items=60, scores=plans)
-    collection = collect_all(langfuse, late_scores=True)
-    assert {len(trace.scores) for trace in collection.traces} == {3}
 
 
 def test_source__reads_the_trial_from_metadata(langfuse: FakeLangfuse) -> None:
@@ -265,18 +228,6 @@ def test_source__reads_the_trial_from_metadata(langfuse: FakeLangfuse) -> None:
     langfuse.inject(ModifiedResponse(change=second_try), path="/experiment-items")
     [trace] = collect_all(langfuse).traces
     assert (trace.trial, trace.tags) == (2, ("blue", "night"))
-
-
-def test_source__ignores_unknown_fields_and_wrong_types(langfuse: FakeLangfuse) -> None:
-    def odd(answer: dict[str, Any]) -> None:
-        answer["_deprecation"] = {"sunset": "soon"}
-        answer["data"][0] |= {"metadata": None, "scores": None, "endTime": None, "new": [1]}
-
-    langfuse.experiment(items=1)
-    langfuse.inject(ModifiedResponse(change=odd), path="/experiment-items")
-    [trace] = collect_all(langfuse).traces
-    assert (trace.latency_ms, trace.scores, trace.output) == (None, {}, "answer 0")
-    assert trace.cost_usd == 0.002
 
 
 def test_source__two_rows_of_a_trace_have_separate_calls(langfuse: FakeLangfuse) -> None:
@@ -324,15 +275,6 @@ def test_source__unknown_run_raises_with_the_existing_names(langfuse: FakeLangfu
     with pytest.raises(CollectionFailed, match="no run yet") as caught:
         collect_all(langfuse, dataset_ref="unused")
     assert caught.value.error_code == "RUN_NOT_FOUND"
-
-
-def test_source__cached_server_is_not_checked_again(langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(items=1)
-    first = list(read_pages(langfuse))
-    langfuse.clear_requests()
-    again = list(LangfuseSource(resources=make_resources()).pages(make_query(langfuse), None))
-    assert [page.traces for page in again] == [page.traces for page in first]
-    assert "/projects" not in langfuse.request_paths()
 
 
 def test_source__upgraded_server_is_detected(langfuse: FakeLangfuse) -> None:

@@ -5,7 +5,7 @@ import pytest
 from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.faults import ALWAYS, RespondsWith
 from tests.support.langfuse.source_benchmarks import agent, benchmark, refused_at
-from tests.support.service import JSON, Service, pair
+from tests.support.service import JSON, Service
 
 
 def test_check__reports_api_version_and_project(service: Service, langfuse: FakeLangfuse) -> None:
@@ -48,10 +48,6 @@ def test_check__reports_the_error(
     assert langfuse.secret_key not in str(check)
 
 
-def test_check__unknown_agent_is_404(service: Service) -> None:
-    service.expect_problem(404, "POST", "/agents/absent/check")
-
-
 def test_credentials_refused_at__set_when_keys_are_rejected(
     service: Service, langfuse: FakeLangfuse
 ) -> None:
@@ -82,14 +78,3 @@ def test_credentials_refused_at__reset_by_success(service: Service, langfuse: Fa
         langfuse.clear_faults()
         _ = service.post("/agents/agent-001/check") if by_check else service.complete_run()
         assert refused_at(service) is None
-
-
-def test_credentials_refused_at__unchanged_by_a_run_without_requests(
-    service: Service, langfuse: FakeLangfuse
-) -> None:
-    agent(service, langfuse, langfuseSecretKey="wrong")
-    service.post("/agents/agent-001/check")
-    service.upload([pair(1)])
-    service.create_benchmark(source="local", metrics=["ACCURACY"])
-    assert service.complete_run()["status"] == "COMPLETED"
-    assert refused_at(service) is not None

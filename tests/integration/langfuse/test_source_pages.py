@@ -1,6 +1,5 @@
 """Pages of a Langfuse run: windows, late rows, and what was counted but never appears."""
 
-import math
 from datetime import timedelta
 from typing import Any
 
@@ -9,10 +8,8 @@ import pytest
 from tests.integration.langfuse.collection import (
     collect_all,
 )
-from tests.support.langfuse import FakeLangfuse, ScorePlan
+from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.faults import ModifiedResponse
-
-TONE = ScorePlan(name="Tone", value=0.5)
 
 
 def test_source__short_pages_are_not_the_end(langfuse: FakeLangfuse) -> None:
@@ -24,19 +21,6 @@ def test_source__short_pages_are_not_the_end(langfuse: FakeLangfuse) -> None:
 def test_source__rows_ingested_twice_give_one_trace(langfuse: FakeLangfuse) -> None:
     langfuse.experiment(items=150, repeated=2)
     assert len({trace.trace_id for trace in collect_all(langfuse).traces}) == 150
-
-
-@pytest.mark.parametrize("items", [1, 99, 100, 101, 1_000])
-@pytest.mark.parametrize("late", [False, True])
-def test_source__number_of_requests_is_as_documented(
-    langfuse: FakeLangfuse, items: int, late: bool
-) -> None:
-    langfuse.experiment(items=items, calls_per_item=2, scores=[TONE])
-    assert len(collect_all(langfuse, late_scores=late).traces) == items
-    pages = math.ceil(items / 100)
-    # One look for an earlier run of the name.
-    allowed = pages + math.ceil(2 * items / 1000) + 4 + 1 + (pages if late else 0)
-    assert len(langfuse.requests) <= allowed
 
 
 def test_source__large_run_is_read_in_time_windows_in_order(langfuse: FakeLangfuse) -> None:
@@ -51,21 +35,6 @@ def test_source__large_run_is_read_in_time_windows_in_order(langfuse: FakeLangfu
     }
     assert len(langfuse.requests) <= 30 + 3 + 4 + len(starts)
     assert langfuse.max_in_flight <= 8
-
-
-@pytest.mark.parametrize("items", [250, 2_000])
-def test_source__resumes_after_any_page_without_repeating_it(
-    langfuse: FakeLangfuse, items: int
-) -> None:
-    langfuse.experiment(items=items, judged=True, scores=[TONE])
-    pages = collect_all(langfuse).pages
-    for index in (1, len(pages) // 2, len(pages) - 1):
-        langfuse.clear_requests()
-        again = collect_all(langfuse, pages[index - 1].cursor)
-        assert again.traces == [trace for page in pages[index:] for trace in page.traces]
-        assert not {"/projects", "/experiments"} & set(langfuse.request_paths())
-        rows = langfuse.requests_for("/experiment-items")
-        assert len(rows) <= len(pages) - index + 2
 
 
 def test_source__recent_run_is_polled_until_stable(langfuse: FakeLangfuse) -> None:
@@ -97,12 +66,6 @@ def test_source__run_that_lacks_items_has_settled_after_a_quiet_time(
     assert len(collection.traces) == 40
     # Three equal looks (`stable_polls`) at a run of which nothing is expected any more.
     assert len(langfuse.requests_for("/experiments")) == 3
-
-
-def test_source__old_run_is_looked_up_once(langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(items=30)
-    collect_all(langfuse)
-    assert len(langfuse.requests_for("/experiments")) == 1
 
 
 def test_source__waits_for_rows_that_lag_behind_the_count(langfuse: FakeLangfuse) -> None:

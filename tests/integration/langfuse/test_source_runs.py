@@ -81,20 +81,6 @@ def test_run__labels_of_a_score_count_as_numbers_and_as_categories(
     assert [(row["category"], row["items"]) for row in counts] == [("bad", 5), ("good", 15)]
 
 
-def test_run__late_scores_are_no_difference_without_a_score(
-    service: Service, langfuse: FakeLangfuse
-) -> None:
-    langfuse.experiment(run="monday", items=5)
-    agent(service, langfuse)
-    benchmark(service)
-    first = service.complete_run()
-    langfuse.experiment(run="tuesday", items=5)
-    service.patch("/benchmarks/bench-001", {"lateScores": True})
-    second = service.complete_run()
-    assert second["fingerprint"] == first["fingerprint"]
-    assert second["verdict"]["differences"] == []
-
-
 @pytest.mark.parametrize("version", ["v4", "v3"])
 def test_run__paths_select_the_texts_that_are_compared(
     service: Service, langfuse: FakeLangfuse, langfuse_v3: FakeLangfuse, version: str
@@ -122,19 +108,6 @@ def test_run__paths_select_the_texts_that_are_compared(
     rescored = service.post(f"/benchmark-runs/{first['id']}/rescore")
     service.work()
     assert _accuracy(service, rescored) == 0
-
-
-def test_run__other_paths_are_a_difference(service: Service, langfuse: FakeLangfuse) -> None:
-    agent(service, langfuse)
-    benchmark(service)
-    runs = []
-    for night, path in enumerate(("answer", "@.answer")):
-        langfuse.experiment(run=f"night {night}", items=5)
-        service.patch("/benchmarks/bench-001", {"outputPath": path})
-        runs.append(service.complete_run())
-    assert runs[1]["fingerprint"] != runs[0]["fingerprint"]
-    differences = runs[1]["verdict"]["differences"]
-    assert "its texts are read by other paths (inputPath, outputPath, expectedPath)" in differences
 
 
 def _accuracy(service: Service, run: JSON) -> float:
@@ -222,15 +195,6 @@ def test_run__categories_come_from_the_metadata_of_items(
     assert [(entry["category"], entry["items"]) for entry in categories] == [
         (f"topic {number}", 3) for number in range(7)
     ]
-
-
-def test_run__trials_of_an_item_are_numbered(service: Service, langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(items=30, trials=3)
-    agent(service, langfuse)
-    benchmark(service)
-    assert service.complete_run()["tracesTotal"] == 90
-    trials = "SELECT count(DISTINCT (item_id, trial)) FROM collected_traces WHERE trial < 3"
-    assert value(service, trials) == 90
 
 
 def test_run__reported_trial_numbers_are_kept(service: Service, langfuse: FakeLangfuse) -> None:

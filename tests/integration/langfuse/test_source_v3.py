@@ -64,22 +64,6 @@ def test_v3__names_may_contain_any_character(langfuse_v3: FakeLangfuse, name: st
     assert len(collect_all(langfuse_v3, dataset_ref=name, run_name=name).traces) == 2
 
 
-@pytest.mark.parametrize("name", [".", ".."])
-def test_v3__run_name_may_be_unusable_in_a_url(langfuse_v3: FakeLangfuse, name: str) -> None:
-    langfuse_v3.experiment(run=name, items=120)
-    langfuse_v3.experiment(run="another", items=3)
-    assert len(collect_all(langfuse_v3, run_name=name).traces) == 120
-
-
-def test_v3__dataset_name_unusable_in_a_url_raises(langfuse_v3: FakeLangfuse) -> None:
-    langfuse_v3.experiment(dataset="..", items=2)
-    with pytest.raises(
-        CollectionFailed, match=r"name '\.\.' cannot be part of a URL; rename"
-    ) as caught:
-        collect_all(langfuse_v3, dataset_ref="..")
-    assert caught.value.error_code == "BAD_RESPONSE"
-
-
 def test_v3__finds_a_run_by_id_and_the_newest_without_a_name(langfuse_v3: FakeLangfuse) -> None:
     first = langfuse_v3.experiment(run="run-1", items=2)
     langfuse_v3.experiment(run="run-2", items=3)
@@ -119,15 +103,6 @@ def test_v3__requests_100_traces_at_a_time(langfuse_v3: FakeLangfuse, items: int
     assert langfuse_v3.max_in_flight <= 8
 
 
-def test_v3__resumes_after_any_page(langfuse_v3: FakeLangfuse) -> None:
-    langfuse_v3.experiment(items=250)
-    pages = collect_all(langfuse_v3).pages
-    langfuse_v3.clear_requests()
-    again = collect_all(langfuse_v3, pages[0].cursor)
-    assert again.traces == [trace for page in pages[1:] for trace in page.traces]
-    assert len(langfuse_v3.requests_for("/traces")) == 2
-
-
 def test_v3__too_large_bundles_are_split(
     langfuse_v3: FakeLangfuse,
 ) -> None:
@@ -136,25 +111,6 @@ def test_v3__too_large_bundles_are_split(
     ids_above = RespondsWith(status=422, content={"message": "Request timed out"})
     langfuse_v3.inject(ids_above, path="/traces", on={1, 2, 3})
     assert len(collect_all(langfuse_v3).traces) == 40
-
-
-def test_v3__too_large_dataset_pages_are_split(
-    langfuse_v3: FakeLangfuse,
-) -> None:
-    langfuse_v3.experiment(items=130)
-    langfuse_v3.inject(QueryTimeout(above=30), path="/dataset-items", on=ALWAYS)
-    expected = {
-        item: trace.expected_output for item, trace in collect_all(langfuse_v3).by_item.items()
-    }
-    assert expected == {f"dataset-1-{number}": f"answer {number}" for number in range(130)}
-
-
-def test_v3__too_large_call_pages_are_split(
-    langfuse_v3: FakeLangfuse,
-) -> None:
-    langfuse_v3.experiment(items=2, calls_per_item=130)
-    langfuse_v3.inject(QueryTimeout(above=30), path="/observations", on=ALWAYS)
-    assert [trace.turns for trace in collect_all(langfuse_v3).traces] == [130, 130]
 
 
 def test_v3__server_without_filters_is_read_trace_by_trace(langfuse_v3: FakeLangfuse) -> None:
@@ -181,14 +137,6 @@ def test_v3__missing_dataset_or_run_raises(langfuse_v3: FakeLangfuse) -> None:
     with pytest.raises(CollectionFailed, match=r"v3.*'run-1'") as caught:
         collect_all(langfuse_v3, run_name="absent")
     assert caught.value.error_code == "RUN_NOT_FOUND"
-
-
-def test_v3__always_overloaded_server_raises(langfuse_v3: FakeLangfuse) -> None:
-    langfuse_v3.experiment(items=2)
-    langfuse_v3.inject(QueryTimeout(), path="/traces", on=range(1, 100))
-    with pytest.raises(CollectionFailed) as caught:
-        collect_all(langfuse_v3)
-    assert caught.value.error_code == "LANGFUSE_UNAVAILABLE"
 
 
 @pytest.mark.parametrize(

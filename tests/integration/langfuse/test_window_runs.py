@@ -107,16 +107,6 @@ def test_window_run__since_ends_before_the_run(service: Service, langfuse: FakeL
     assert [trace["input"] for trace in traces] == ["question 1"]
 
 
-def test_window_run__retry_reads_the_same_sample(service: Service, langfuse: FakeLangfuse) -> None:
-    fill(langfuse, 300, scores={"Tone": 0.5})
-    set_up(service, langfuse, sampleSize=40, seed=3)
-    first = service.complete_run()
-    # The second run would take the traces of the first one over instead of reading them.
-    service.delete(f"/benchmark-runs/{first['id']}")
-    again = service.complete_run()
-    assert (again["tracesTotal"], again["validity"]) == (40, "VALID")
-
-
 def test_window_run__window_without_traces_fails(service: Service, langfuse: FakeLangfuse) -> None:
     set_up(service, langfuse)
     run = service.complete_run()
@@ -203,15 +193,6 @@ def test_estimate__filter_on_scores_gives_an_upper_limit(
     fill(langfuse, 150, scores={"Tone": 0.5})
     set_up(service, langfuse, filters={"score": {"name": "Tone", "max": 0.1}})
     assert service.post("/benchmark-runs/estimate", ESTIMATED)["atMost"] is True
-
-
-def test_estimate__benchmark_of_a_dataset_is_refused(
-    service: Service, langfuse: FakeLangfuse
-) -> None:
-    set_up(service, langfuse)
-    service.patch("/benchmarks/bench-001", {"production": None, "datasetRef": "support"})
-    problem = service.expect_problem(422, "POST", "/benchmark-runs/estimate", ESTIMATED)
-    assert pointers(problem) == ["/traceWindow"]
 
 
 def test_benchmark__window_takes_no_scores(service: Service, langfuse: FakeLangfuse) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mosaico.traces.production import ProductionTraces, TraceFilters, TraceWindow, sampling_rank
-from mosaico.traces.registry import CollectionFailed, TracePage
+from mosaico.traces.registry import TracePage
 from mosaico.traces.sources.langfuse.catalog import SERVER_CACHE, ServerInfo
 from mosaico.traces.sources.langfuse.source import LangfuseSource
 from mosaico.traces.types import Trace, TraceOutcome
@@ -16,7 +16,6 @@ from tests.integration.langfuse.collection import (
     collect_all,
     make_query,
     make_resources,
-    read_pages,
 )
 from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.faults import ALWAYS, ModifiedResponse, RespondsWith
@@ -198,49 +197,14 @@ def test_window__texts_of_the_calls_replace_missing_ones(server: FakeLangfuse) -
     assert (traces[f"{2:032x}"].input, traces[f"{2:032x}"].output) == (None, None)
 
 
-def test_window__empty_answer_is_an_answer(server: FakeLangfuse) -> None:
-    server.production_trace(1, answer="")
-    [trace] = collect_all(server, **window()).traces
-    assert (trace.outcome, trace.output) == (TraceOutcome.SCORED, "")
-
-
 def test_window__without_traces_is_one_empty_page(server: FakeLangfuse) -> None:
     for query in (window(), window(size=3)):
         [page] = collect_all(server, **query).pages
         assert (page.traces, page.cursor) == ((), None)
 
 
-@pytest.mark.parametrize("size", [None, 150], ids=["all", "sample"])
-def test_window__resumes_after_any_page_with_the_same_traces(
-    server: FakeLangfuse, size: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mosaico.traces.sources.langfuse.v4_windows.SPANS_PER_PAGE", 100)
-    fill(server, 250)
-    query = window(size=size)
-    pages = collect_all(server, **query).pages
-    assert len(pages) == (3 if size is None else 2)
-    for number, page in enumerate(pages[:-1], start=1):
-        assert traces_of(collect_all(server, page.cursor, **query).pages) == traces_of(
-            pages[number:]
-        )
-
-
 def traces_of(pages: Sequence[TracePage]) -> list[Trace]:
     return [trace for page in pages for trace in page.traces]
-
-
-def test_window__requests_of_api_v4(langfuse: FakeLangfuse) -> None:
-    fill(langfuse, 1200, calls=2)
-    langfuse.clear_requests()
-    assert len(collect_all(langfuse, **window(), late_scores=True).traces) == 1200
-    # Projects and the API version; 2 pages of roots; a list of spans and one of scores for each
-    # hundred traces.
-    assert len(langfuse.requests) == 2 + 2 + 12 + 12
-    langfuse.clear_requests()
-    SERVER_CACHE.put(langfuse.url, langfuse.public_key, ServerInfo(api="v4", project_id="p"))
-    assert len(collect_all(langfuse, **window(size=200)).traces) == 200
-    # Projects and the API version; 2 pages of IDs; 2 of roots and 2 of spans.
-    assert len(langfuse.requests) == 2 + 2 + 2 + 2
 
 
 def test_window__upgraded_server_is_read_through_its_new_api(langfuse: FakeLangfuse) -> None:
@@ -303,8 +267,3 @@ def test_window__row_with_any_field_of_a_wrong_type_does_not_end_the_run(
 
 def list_path(server: FakeLangfuse) -> str:
     return "/v2/observations" if server.server.mode != "v3" else "/traces"
-
-
-def test_window__foreign_cursor_is_refused(langfuse: FakeLangfuse) -> None:
-    with pytest.raises(CollectionFailed, match="another version"):
-        list(read_pages(langfuse, '{"v":1,"window":{"page":3}}', **window()))

@@ -10,7 +10,6 @@ from mosaico.core.clock import utc_now
 from mosaico.jobs.declarations import WriteBackScores
 from mosaico.jobs.queue import enqueue
 from mosaico.run_store.queries import get_run
-from mosaico.runs import write_back
 from mosaico.runs.plan_builder import collect_lock
 from mosaico.runs.retention import purge_runs_before
 from tests.integration.langfuse.test_sdk_round_trip import sdk_of
@@ -18,8 +17,6 @@ from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.generated import ScorePlan
 from tests.support.langfuse.records import DEFAULT_TIME, Score
 from tests.support.langfuse.written_scores import (
-    ALL,
-    EVENTS,
     QUALITY,
     benchmark,
     write_again,
@@ -62,17 +59,6 @@ def test_write_back__writes_kpis_to_the_run_and_metrics_to_traces(
     assert {score.timestamp.date() for score in scores} == {DEFAULT_TIME.date()}
     assert {score.metadata["run"] for score in scores} == {run["id"]}
     assert langfuse.max_in_flight <= 8
-
-
-def test_write_back__sends_a_hundred_scores_with_each_request(
-    service: Service, langfuse: FakeLangfuse
-) -> None:
-    langfuse.experiment(items=60)
-    benchmark(service, langfuse, metrics=["ACCURACY", "CONTAINS", "BLEU", "ROUGE"])
-    assert service.complete_run()["writeBack"]["written"] == 241
-    # One for the KPI, three for 240 values.
-    assert len(langfuse.requests_for(EVENTS)) == 4
-    assert langfuse.requests_for("/scores") == []
 
 
 def test_write_back__collections_do_not_wait_for_it(
@@ -148,21 +134,6 @@ def test_write_back__earlier_run_is_superseded(
     assert {score.metadata["run"] for score in written(langfuse).values()} == {second["id"]}
 
 
-def test_write_back__run_is_purged_after_its_scores_are_written(
-    service: Service, langfuse: FakeLangfuse
-) -> None:
-    langfuse.experiment(items=5)
-    benchmark(service, langfuse)
-    run = service.complete_run()
-    tomorrow = utc_now() + timedelta(days=1)
-    with service.resources.db.begin() as session:
-        write_back.request_write_back(session, run["id"], service.resources)
-        assert purge_runs_before(session, tomorrow, utc_now()) == 0
-    service.work()
-    with service.resources.db.begin() as session:
-        assert purge_runs_before(session, tomorrow, utc_now()) == 1
-
-
 def test_write_back__purged_run_is_not_an_error(
     service: Service, langfuse: FakeLangfuse, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -176,17 +147,6 @@ def test_write_back__purged_run_is_not_an_error(
     service.work()
     assert service.get(f"/benchmark-runs/{run['id']}")["writeBack"] == run["writeBack"]
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
-
-
-def test_write_back__benchmarks_have_separate_scores(
-    service: Service, langfuse: FakeLangfuse
-) -> None:
-    langfuse.experiment(items=5)
-    benchmark(service, langfuse)
-    service.create_benchmark("bench-002", source="langfuse", metrics=["ACCURACY"], writeBack=ALL)
-    service.complete_run()
-    service.complete_run(benchmarkId="bench-002")
-    assert len(written(langfuse)) == 11 + 5
 
 
 def test_write_back__own_scores_are_not_read_back(service: Service, langfuse: FakeLangfuse) -> None:

@@ -154,16 +154,6 @@ def test_client__embeddings_keep_the_order_of_the_texts(
     }
 
 
-def test_client__without_an_api_key_sends_no_authorization(models: ModelService) -> None:
-    models.faults.append(always(JSONResponse(completion("fine"))))
-    access = replace(models.access, api_key=None)
-    with BlockingClient(
-        open_completions(access, policy=PRIVATE_SERVERS, retries=RETRIES)
-    ) as opened:
-        assert opened.complete([CHAT_REQUEST]).answers == (ChatAnswer(content="fine"),)
-    assert models.requests[0].key == ""
-
-
 @pytest.mark.parametrize("status", [408, 500, 502, 503, 529])
 def test_client__server_errors_are_retried_with_growing_waits(
     status: int, models: ModelService, client: BlockingClient, sleep: FakeSleep
@@ -285,12 +275,6 @@ def test_client__invalid_embeddings_are_unreadable(
     with pytest.raises(LlmError) as raised:
         client.complete(texts("a", "b"))
     assert raised.value.kind is LlmErrorKind.UNREADABLE
-
-
-def test_client__base64_embeddings_are_read(models: ModelService, client: BlockingClient) -> None:
-    # The floats 1.0 and -2.0, four bytes each, the lowest first.
-    models.faults.append(always(JSONResponse({"data": [{"embedding": "AACAPwAAAMA="}]})))
-    assert client.complete(texts("a")).answers == (EmbeddingAnswer(array("f", [1.0, -2.0])),)
 
 
 def test_client__refusal_and_content_filter_are_answers_without_content(

@@ -248,12 +248,6 @@ def test_email_channel__missing_server_names_setting(service_resources: Resource
     assert "MOSAICO_SMTP_URL" in failed.detail
 
 
-def test_email_channel__unreachable_server_is_a_failure(service_resources: Resources) -> None:
-    failed = sent(service_resources, access(free_port()))
-    assert isinstance(failed, DeliveryFailed)
-    assert "refused" in failed.detail
-
-
 @pytest.mark.parametrize("is_found_late", [False, True])
 def test_email_channel__slow_server_is_closed_at_deadline(
     service_resources: Resources, monkeypatch: pytest.MonkeyPatch, *, is_found_late: bool

@@ -82,24 +82,6 @@ def test_delete__unused_endpoint_is_hidden_with_its_deliveries_which_a_job_delet
     assert stored_deliveries(service) == {other_id}
 
 
-def test_list_deliveries__of_a_deleted_endpoint_ends_at_once_and_others_are_all_listed(
-    service: Service, endpoint_id: str
-) -> None:
-    [other_id] = send_tests(service, "b@x.org", 1)
-    # Newer than the other one, so that the first pages have nothing but hidden deliveries.
-    send_tests(service, RECIPIENT, 5)
-    service.send("DELETE", f"/endpoints/{endpoint_id}")
-    assert len(stored_deliveries(service)) == 6
-    page = service.get("/deliveries", endpointId=endpoint_id, limit=2)
-    assert page == {"items": [], "nextCursor": None}
-    listed, cursor = list[str](), {"limit": 2}
-    while cursor:
-        page = service.get("/deliveries", **cursor)
-        listed += [delivery["id"] for delivery in page["items"]]
-        cursor = {"limit": 2, "cursor": page["nextCursor"]} if page["nextCursor"] else {}
-    assert listed == [other_id]
-
-
 def test_delete__pages_of_its_messages_and_the_tick_go_on_without_it(
     service: Service, endpoint_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

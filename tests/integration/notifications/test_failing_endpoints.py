@@ -9,7 +9,7 @@ from sqlalchemy import text
 from mosaico.core.url_syntax import redact_url
 from mosaico.jobs.declarations import Deliver
 from mosaico.jobs.handlers import JobContext
-from mosaico.jobs.queue import SHORT_JOB_PRIORITY, split_arguments
+from mosaico.jobs.queue import split_arguments
 from mosaico.notifications import delivery_jobs, service, tasks, webhook_client
 from mosaico.notifications.rules import SLOW_LOCK
 from mosaico.notifications.types import DeliveryTarget
@@ -185,18 +185,6 @@ def test_queue_lock__slow_endpoints_of_all_hosts_share_one_lock(
     rows.execute("UPDATE endpoints SET slow_count = 1")
     scenario.publish(*hosts)
     assert rows.all(lanes) == [(SLOW_LOCK,)]
-
-
-def test_short_job__is_the_first_delivery_of_a_backlog_only(scenario: NotificationScenario) -> None:
-    """Otherwise a long backlog of many endpoints would hold up all runs."""
-    target = DeliveryTarget("WEBHOOK", scenario.receiver.at("hook"))
-    for _ in range(3):
-        scenario.publish(target)
-    scenario.work()
-    assert len(scenario.receiver.calls) == 3
-    jobs = "SELECT priority FROM procrastinate_jobs WHERE task_name = 'notifications.deliver'"
-    rows = DatabaseReader(scenario.service.resources.db.url)
-    assert rows.all(f"{jobs} ORDER BY id") == [(SHORT_JOB_PRIORITY,), (0,), (0,)]
 
 
 def test_pause__hanging_endpoint_is_paused(

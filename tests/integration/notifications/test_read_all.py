@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import text
 
 from mosaico.core.clock import utc_now
-from mosaico.notifications import inbox, queries, service
+from mosaico.notifications import inbox, service
 from mosaico.notifications.types import NotificationMessage
 from tests.support.service import Service
 
@@ -32,18 +32,6 @@ def test_read_all__marks_every_batch_and_is_recorded_once(seven_messages: Servic
     assert len(seven_messages.get("/audit", action="read_all_notifications")["items"]) == 1
 
 
-def test_read_all__each_batch_is_a_transaction_of_its_own(seven_messages: Service) -> None:
-    db, sizes = seven_messages.resources.db, []
-
-    def note_size(session: object) -> None:
-        with db.read() as other:
-            sizes.append(queries.count_unread(other))
-
-    inbox.mark_all_read(db.with_commit_hook(note_size), utc_now())
-    # Counted by another session before each commit: 7, then 3 less each time.
-    assert sizes == [7, 4, 1]
-
-
 def test_read_all__messages_after_the_request_stay_unread(seven_messages: Service) -> None:
     now = utc_now()
     with seven_messages.resources.db.begin() as session:
@@ -54,11 +42,3 @@ def test_read_all__messages_after_the_request_stay_unread(seven_messages: Servic
     inbox.mark_all_read(seven_messages.resources.db, now)
     [message] = seven_messages.get("/notifications", unread="true")["items"]
     assert message["title"] == "m-6"
-
-
-def test_count_unread__stops_at_its_limit(
-    seven_messages: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queries, "MAX_UNREAD_COUNTED", 5)
-    with seven_messages.resources.db.read() as session:
-        assert queries.count_unread(session) == 5

@@ -103,13 +103,6 @@ def test_receiver__recorded_export_is_stored_once_however_often_it_comes(
     assert stored_spans(service) == spans
 
 
-def test_receiver__duplicate_span_within_an_export_is_stored_once(service: Service) -> None:
-    early, late = (span(span_id="1", duration_ms=ms) for ms in (1, 2))
-    assert send(service, export([late, early])).status_code == 200
-    assert [stored.end_ns for stored in stored_spans(service)] == [START_NS + 2_000_000]
-    assert count_rows(service) == (1, 1)
-
-
 def test_receiver__batches_in_any_order_form_one_trace(service: Service) -> None:
     root, child = span(span_id="1"), span(span_id="2", parent="1", start_ns=START_NS + 5)
     for batch in ([child], [root], [child, root]):
@@ -218,13 +211,6 @@ def test_receiver__larger_export_gives_413(
     assert b"OTEL_BSP_MAX_EXPORT_BATCH_SIZE" in response.content
 
 
-def test_receiver__concatenated_gzip_members_are_one_body(service: Service) -> None:
-    body = export([span(), span()])
-    packed = gzip.compress(body[:20]) + gzip.compress(body[20:])
-    assert send(service, packed, **GZIP).status_code == 200
-    assert count_rows(service) == (1, 2)
-
-
 def test_receiver__unreachable_database_and_defects_give_503(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,33 +263,3 @@ def test_receiver__other_signals_are_refused_with_the_setting_to_change(
     response = service.client.post(path, content=b"", headers=PROTOBUF)
     assert response.status_code == 404
     assert "_EXPORTER=none" in response.json()["detail"]
-
-
-def test_receiver__exports_are_not_audited(service: Service) -> None:
-    assert send(service, export([span()])).status_code == 200
-    actions = [entry["action"] for entry in service.list_items("/audit")]
-    assert "export_spans" not in actions
-
-
-def test_receiver__100_000_spans_in_one_export_are_stored(service: Service) -> None:
-    # Spans that share everything but their IDs, built byte by byte: protobuf takes half a minute.
-    template = span("s", trace="ab" * 16, span_id="cd" * 8, k="v").SerializeToString()
-    spans = b"".join(
-        b"\x12"
-        + bytes([len(template)])
-        + template.replace(b"\xab" * 16, (number // 10 + 1).to_bytes(16, "big")).replace(
-            b"\xcd" * 8, (number + 1).to_bytes(8, "big")
-        )
-        for number in range(100_000)
-    )
-    body = _with_length(b"\x0a", _with_length(b"\x12", spans))
-    assert len(body) < MAX_EXPORT_BYTES
-    assert send(service, body).status_code == 200
-    assert count_rows(service) == (10_000, 100_000)
-
-
-def _with_length(tag: bytes, content: bytes) -> bytes:
-    """A field of protobuf with a length of four bytes."""
-    size = len(content)
-    length = bytes([size >> shift & 0x7F | (0x80 if shift < 21 else 0) for shift in (0, 7, 14, 21)])
-    return tag + length + content

@@ -123,16 +123,6 @@ def test_db_status__external_server_is_printed_without_its_password(
     assert run("url").stdout.strip() == shared.url
 
 
-def test_db_status__unreachable_external_server_is_printed_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("DATABASE_URL", "postgresql://me:secret@127.0.0.1:1/nothing")
-    status_output = run("status", "--format", "json").stdout
-    assert json.loads(status_output)["running"] is False
-    assert "refused" in status_output
-    assert "secret" not in status_output
-
-
 def test_db_upgrade__migrates_the_running_database(
     monkeypatch: pytest.MonkeyPatch, postgres: EmbeddedPostgres
 ) -> None:

@@ -1,13 +1,10 @@
 """The database of the application: role, rights, settings and templates."""
 
-import re
-from pathlib import Path
-
 import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.support.postgres import SharedServer, drop_database, make_database, url_of
+from tests.support.postgres import SharedServer
 
 
 def query_value(url: str, query: bytes) -> object:
@@ -48,12 +45,6 @@ def test_server__is_configured_for_a_small_service(
         assert connection.execute("SELECT current_setting(%s)", [setting]).fetchone() == (value,)
 
 
-def test_cluster__has_a_hundred_connections(stopped_cluster: Path) -> None:
-    """As users have it; a server of tests is started with more."""
-    [file] = stopped_cluster.rglob("postgresql.conf")
-    assert re.search(r"^max_connections = 100\b", file.read_text(), re.MULTILINE)
-
-
 def test_server__collation_does_not_depend_on_the_machine(shared: SharedServer) -> None:
     assert query_value(
         shared.url, b"SELECT datlocale FROM pg_database WHERE datname = 'mosaico'"
@@ -67,16 +58,3 @@ def test_server__connection_needs_the_password(shared: SharedServer) -> None:
     for password in ("wrong", ""):
         with pytest.raises(psycopg.OperationalError, match=r"password|supplied"):
             psycopg.connect(**{**parts, "password": password})  # type: ignore[arg-type]
-
-
-def test_make_database__copies_a_template(shared: SharedServer) -> None:
-    original = make_database(shared.url, "original of a copy")
-    with psycopg.connect(original) as connection:
-        connection.execute("CREATE TABLE kept (number int)")
-    copy = make_database(shared.url, "copy", template="original of a copy")
-    assert copy == url_of(shared.url, "copy")
-    assert query_value(copy, b"SELECT count(*) FROM kept") == 0
-    for name in ("copy", "original of a copy", "never made"):
-        drop_database(shared.url, name)
-    with pytest.raises(psycopg.OperationalError, match="does not exist"):
-        psycopg.connect(copy)

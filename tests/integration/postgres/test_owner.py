@@ -11,7 +11,7 @@ from mosaico.postgres.data_folder import DatabaseFolder, FileLock, embedded_post
 from mosaico.postgres.errors import BlockedStart, DatabaseHasOwner, DatabaseNotRunning
 from mosaico.postgres.server import EmbeddedPostgres
 from tests.integration.postgres.conftest import StartOwner
-from tests.support.waiting import LIVENESS_S, until
+from tests.support.waiting import LIVENESS_S
 
 OWNER_WITH_SPAWNED_CHILD = """
 import subprocess, sys
@@ -111,12 +111,6 @@ def test_start__detached_server_runs_until_it_is_stopped(
     assert not postgres.status().detached
 
 
-def test_start__keeps_the_port(postgres: EmbeddedPostgres) -> None:
-    url = postgres.start()
-    postgres.stop()
-    assert postgres.start() == url
-
-
 def test_server__every_process_holds_the_server_lock(
     postgres: EmbeddedPostgres, data_dir: Path
 ) -> None:
@@ -155,23 +149,3 @@ def test_url__stopped_server_is_an_error_with_a_remedy(new_server: EmbeddedPostg
         new_server.url()
     # sysexits: EX_CONFIG.
     assert DatabaseNotRunning.exit_code == 78
-
-
-def test_own__deleted_folder_is_not_an_error(
-    copied_server: EmbeddedPostgres, data_dir: Path
-) -> None:
-    with copied_server.own():
-        pid = copied_server.status().pid
-        assert pid is not None
-        data_dir.rename(data_dir.with_name("elsewhere"))
-    # The fast shutdown of Postgres.
-    os.kill(pid, signal.SIGINT)
-    until(lambda: not _lives(pid))
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

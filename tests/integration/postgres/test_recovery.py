@@ -164,16 +164,6 @@ def test_own__ignores_another_process_with_the_old_process_id(
         assert stranger.poll() is None
 
 
-def test_own__ignores_an_unusable_lock_file(
-    postgres: EmbeddedPostgres, folder: DatabaseFolder
-) -> None:
-    postgres.start()
-    postgres.stop()
-    lock_file(folder.cluster).write_text("")
-    with postgres.own():
-        assert postgres.status().running
-
-
 def test_own__copy_of_a_running_cluster_gets_its_own_server(
     postgres: EmbeddedPostgres, folder: DatabaseFolder, tmp_path: Path
 ) -> None:
@@ -192,16 +182,6 @@ def test_own__copy_of_a_running_cluster_gets_its_own_server(
         with copy.own() as url_of_copy:
             assert url_of_copy != url
             assert copy.status().pid != postgres.status().pid
-
-
-def test_own__incomplete_cluster_is_created_again(
-    new_server: EmbeddedPostgres, folder: DatabaseFolder
-) -> None:
-    folder.claim()
-    folder.incomplete_cluster.mkdir()
-    (folder.incomplete_cluster / "PG_VERSION").write_text("1")
-    with new_server.own():
-        assert not folder.incomplete_cluster.exists()
 
 
 # What a start writes, in this order.
@@ -242,15 +222,6 @@ def test_revive__server_without_its_files_is_not_replaced_by_an_empty_one(
         folder.cluster.rename(folder.path / "elsewhere")
         assert not copied_server.revive()
         assert not folder.cluster.exists()
-
-
-def test_own__port_in_use_is_replaced(postgres: EmbeddedPostgres) -> None:
-    postgres.start()
-    port = postgres.status().port
-    assert port is not None
-    postgres.stop()
-    with taken_port(port), postgres.own() as url, psycopg.connect(url):
-        assert postgres.status().port != port
 
 
 def test_keep_alive__owner_learns_that_the_server_has_another_port(

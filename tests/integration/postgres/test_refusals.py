@@ -18,7 +18,6 @@ from mosaico.postgres.errors import (
     WrongOwner,
 )
 from mosaico.postgres.launch import Launcher
-from mosaico.postgres.postmaster import lock_file
 from mosaico.postgres.programs import PostgresBinaries
 from mosaico.postgres.server import EmbeddedPostgres
 
@@ -44,14 +43,6 @@ def test_own__foreign_folder_is_refused_and_unchanged(
     assert not new_server.stop()
 
 
-def test_start__file_at_the_folder_path_is_refused(
-    new_server: EmbeddedPostgres, data_dir: Path
-) -> None:
-    data_dir.write_text("a file")
-    with pytest.raises(FolderNotOwned, match=str(data_dir)):
-        new_server.start()
-
-
 @pytest.mark.parametrize("mode", [0o700, 0o1777])
 def test_own__modes_of_existing_folders_do_not_change(
     new_server: EmbeddedPostgres, data_dir: Path, mode: int
@@ -74,15 +65,6 @@ def test_own__created_files_are_private(
         # Others may pass through the folder, and not list it.
         readable = stat.S_IRWXO & ~stat.S_IXOTH
         assert not folder.path.stat().st_mode & readable
-
-
-def test_own__deep_folder_works_without_unix_sockets(data_dir: Path) -> None:
-    # The path of a Unix socket has at most 107 bytes.
-    deep = data_dir / ("d" * 120) / ("e" * 120) / "with a space and a 'quote'"
-    with EmbeddedPostgres(deep, durable=False).own() as url:
-        lock_file_lines = lock_file(embedded_postgres_dir(deep) / "data").read_text().splitlines()
-        assert lock_file_lines[4] == ""  # the folder of its sockets: there are none
-        assert ":" + lock_file_lines[3] + "/" in url
 
 
 def test_own__data_of_another_postgres_version_is_refused(
@@ -120,34 +102,12 @@ def test_embedded_postgres__folder_of_another_user_is_refused(
             refused()
 
 
-def test_own__missing_password_file_is_named(
-    copied_server: EmbeddedPostgres, folder: DatabaseFolder
-) -> None:
-    copied_server.start()
-    copied_server.stop()
-    folder.password_file("mosaico").unlink()
-    with pytest.raises(DatabaseStartError, match=r"mosaico\.password is missing"):
-        copied_server.start()
-    assert copied_server.stop()
-
-
 def test_own__wrong_password_fails_at_once(
     copied_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
     copied_server.start()
     folder.password_file("mosaico").write_text("another")
     with pytest.raises(DatabaseStartError, match="refuses the connection"):
-        copied_server.start()
-
-
-def test_own__rejected_configuration_shows_the_postgres_message(
-    copied_server: EmbeddedPostgres, folder: DatabaseFolder
-) -> None:
-    copied_server.start()
-    copied_server.stop()
-    with (folder.cluster / "postgresql.conf").open("a") as file:
-        file.write("shared_buffers = 'a lot'\n")
-    with pytest.raises(DatabaseStartError, match=r"shared_buffers|configuration file"):
         copied_server.start()
 
 

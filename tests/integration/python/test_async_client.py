@@ -169,30 +169,6 @@ def test_async_client__has_the_methods_and_parameters_of_the_client() -> None:
             assert inspect.signature(twin).parameters == parameters, name
 
 
-def test_async_client__many_calls_need_no_threads(
-    two_runs: tuple[str, str], service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[threading.Thread] = []
-    start = threading.Thread.start
-    this_thread = threading.current_thread()
-
-    def record(thread: threading.Thread) -> None:
-        # The service has threads of its own, which its own thread starts.
-        if threading.current_thread() is this_thread:
-            started.append(thread)
-        start(thread)
-
-    async def use() -> list[Any]:
-        async with AsyncClient(*address(service)) as client:
-            path = f"/benchmark-runs/{two_runs[0]}"
-            return await asyncio.gather(*(client.get(path) for _ in range(50)))
-
-    monkeypatch.setattr(threading.Thread, "start", record)
-    documents = asyncio.run(use())
-    assert [document["id"] for document in documents] == [two_runs[0]] * 50
-    assert len(started) <= 2
-
-
 class Application:
     """A service whose responses a test writes; `respond` gets the headers of each GET request."""
 
@@ -217,28 +193,6 @@ def start(content_type: str = "application/json") -> Message:
 
 def body(content: bytes, *, is_last: bool = True) -> Message:
     return {"type": "http.response.body", "body": content, "more_body": not is_last}
-
-
-def test_async_client__50_requests_are_in_progress_and_further_ones_wait() -> None:
-    counts: list[int] = [0]
-    are_50 = asyncio.Event()
-
-    async def respond(_headers: dict[str, str], _receive: Receive, send: Send) -> None:
-        counts.append(counts[-1] + 1)
-        if counts[-1] == 50:
-            are_50.set()
-        await are_50.wait()
-        counts.append(counts[-1] - 1)
-        await send(start())
-        await send(body(b"{}"))
-
-    async def use(open_client: Callable[[], AsyncClient]) -> list[Any]:
-        async with asyncio.timeout(LIVENESS_S), open_client() as client:
-            return await asyncio.gather(*(client.get("/agents") for _ in range(70)))
-
-    with client_of(Application(respond)) as open_client:
-        assert asyncio.run(use(open_client)) == [{}] * 70
-    assert max(counts) == 50
 
 
 def test_async_client__waiting_for_many_runs_keeps_no_request_waiting() -> None:

@@ -1,16 +1,15 @@
 """Stored traces: what a collection holds is found by the index, and read back as it was stored."""
 
 import pickle
-from typing import Any
 
 import pytest
 from sqlalchemy import text
 
 from mosaico.core.clock import utc_now
-from mosaico.core.db import Database, fetch_tuples
-from mosaico.run_store.queries import EXCUSED_NOTES, SCORED_TRACES, read_scored_traces
+from mosaico.core.db import Database
+from mosaico.run_store.queries import read_scored_traces
 from mosaico.traces.models import Collection
-from mosaico.traces.queries import STORED_TRACE_IDS, find_stored_trace_ids
+from mosaico.traces.queries import find_stored_trace_ids
 from mosaico.traces.registry import TracePage
 from mosaico.traces.service import create_collection, store_page
 from mosaico.traces.stored_traces import read_traces
@@ -67,23 +66,6 @@ def test_find_stored_trace_ids__are_those_of_the_collection(migrated_database: D
     assert stored_ids == {"t-bare"}
 
 
-def test_find_stored_trace_ids__reads_the_index_without_statistics(
-    migrated_database: Database,
-) -> None:
-    collection = stored_collection(
-        migrated_database, *(Trace(trace_id=f"t-{n}", item_id="i") for n in range(2000))
-    )
-    parameters = {"collection": collection, "trace_ids": [f"t-{n}" for n in range(500)]}
-    with migrated_database.read() as session:
-        assert session.get_one(Collection, collection).trace_count == 2000
-        # Statistics of another test may be there, and those of a small table favor a scan.
-        session.execute(text("SET LOCAL enable_seqscan = off"))
-        plan = session.scalar(text(f"EXPLAIN (FORMAT JSON) {STORED_TRACE_IDS.text}"), parameters)
-    [index_scan] = [node for node in _nodes(plan[0]["Plan"]) if "Index Name" in node]
-    assert index_scan["Index Name"] == "uq_collected_traces_collection_id_trace_id"
-    assert "trace_id" in index_scan["Index Cond"]
-
-
 @pytest.mark.parametrize("repeated", [0, 500])
 def test_store_page__last_page_numbers_the_trials_of_a_collection_without_statistics(
     migrated_database: Database, repeated: int
@@ -104,42 +86,6 @@ def test_store_page__last_page_numbers_the_trials_of_a_collection_without_statis
         trials = [trace.trial for trace in read_traces(session, collection.id, 0, 1999)]
     # The traces up to `repeated` are of one item, and so its trials; all others are single.
     assert trials == [*range(repeated + 1), *[0] * (1999 - repeated)]
-
-
-def _nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    return [plan, *(node for child in plan.get("Plans", ()) for node in _nodes(child))]
-
-
-def test_read_scored_traces__looks_up_each_trace_by_its_position(
-    migrated_database: Database,
-) -> None:
-    """The index of trace IDs begins with the collection too, and would read all of its traces for each one."""
-    many = [Trace(trace_id=f"t-{n}", item_id=f"i-{n}") for n in range(20)]
-    collection = stored_collection(migrated_database, *many)
-    DatabaseReader(migrated_database.url).execute(
-        """INSERT INTO trace_results (run_seq, position, "values")"""
-        " SELECT 7, n, ARRAY[n] FROM generate_series(0, 19) AS n"
-    )
-    parameters = {
-        "run": 7,
-        "collection": collection,
-        "first": 5,
-        "last": 9,
-        "with_items": True,
-        "lost": [],
-        "excused": EXCUSED_NOTES,
-    }
-    with migrated_database.read() as session:
-        scored = read_scored_traces(session, 7, collection, 5, 5, with_items=True)
-        for method in ("seqscan", "sort", "bitmapscan"):
-            session.execute(text(f"SET LOCAL enable_{method} = off"))
-        plan = fetch_tuples(session, f"EXPLAIN (FORMAT JSON) {SCORED_TRACES}", parameters)
-    assert {(trace.item_id, *trace.values) for trace in scored} == {
-        (f"i-{n}", n) for n in range(5, 10)
-    }
-    nodes = _nodes(plan[0][0][0]["Plan"])
-    assert "Nested Loop" in [node["Node Type"] for node in nodes]
-    assert "pk_collected_traces" in [node.get("Index Name") for node in nodes]
 
 
 def test_read_scored_traces__looks_up_only_traces_that_lack_a_value(

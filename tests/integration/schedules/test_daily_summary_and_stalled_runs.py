@@ -1,14 +1,12 @@
 """Stalled runs, and the daily summary."""
 
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import text
 
 from mosaico.core.batch_delete import delete_in_batches
 from mosaico.scheduler import fail_stalled_runs
-from mosaico.schedules.daily_summary import DAY_FIRES, get_day, summarize_day
 from mosaico.schedules.firing import delete_old_fires
 from tests.support.service import JSON, Service
 from tests.support.stored import DatabaseReader
@@ -132,19 +130,3 @@ def test_daily_summary__day_is_in_time_zone(prepared_service: Service) -> None:
         422, "GET", "/daily-summary", params={"timezone": "Mars/Phobos"}
     )
     prepared_service.expect_problem(422, "GET", "/daily-summary", params={"date": "9999-12-31"})
-
-
-def test_daily_summary__reads_an_index_in_one_process(prepared_service: Service) -> None:
-    workers = text("SHOW max_parallel_workers_per_gather")
-    day = get_day(date(2026, 1, 5), "UTC", prepared_service.resources.clock())
-    parameters = {"since": day.since, "until": day.until, "others": ["SKIPPED"], "limit": 1}
-    with prepared_service.resources.db.read() as session:
-        summarize_day(session, day)
-        assert session.scalar(workers) == "0"
-        # As in a large table.
-        for plan in ("seqscan", "bitmapscan"):
-            session.execute(text(f"SET LOCAL enable_{plan} = off"))
-        lines = session.scalars(text(f"EXPLAIN {DAY_FIRES}"), parameters).all()
-    assert "".join(lines).count("Index Only Scan using ix_schedule_fires_status_due_at") == 3
-    with prepared_service.resources.db.read() as session:
-        assert session.scalar(workers) != "0"

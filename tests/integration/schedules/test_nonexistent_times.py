@@ -5,12 +5,10 @@ In Europe/Rome the clocks go forward from 02:00 to 03:00 on 28 March 2027, at 01
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from mosaico import worker
 from mosaico.overview.queries import read_overview
 from mosaico.schedules.cron import CronExpression, DstPolicy
 from mosaico.schedules.daily_summary import (
@@ -221,24 +219,3 @@ def test_command__says_the_next_change_when_it_creates(prepared_service: Service
     assert created.exit_code == 0, created.stderr
     assert "02:30 does not exist" in created.stderr
     assert "02:30 occurs twice" in created.stderr
-
-
-def test_worker__records_them(
-    prepared_service: Service, create: Callable[..., JSON], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    create()
-    resources = replace(prepared_service.resources, clock=lambda: CHANGE + MINUTE)
-    worker._record_nonexistent_times(resources)
-    assert len(skipped(prepared_service)) == 1
-
-
-def test_record__many_schedules_are_recorded_in_batches(
-    prepared_service: Service, create: Callable[..., JSON], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mosaico.schedules.nonexistent_times.BATCH_SIZE", 2)
-    ids = [f"s-{number}" for number in range(5)]
-    for schedule_id in ids:
-        create(schedule_id)
-    resources = replace(prepared_service.resources, clock=lambda: CHANGE + MINUTE)
-    worker._record_nonexistent_times(resources)
-    assert [len(skipped(prepared_service, schedule_id)) for schedule_id in ids] == [1] * 5

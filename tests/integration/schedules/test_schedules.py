@@ -138,11 +138,6 @@ def test_change_schedule__agent_deleted_concurrently_is_rejected(
     assert prepared_service.get("/schedule-configs/s-1")["agentId"] == "agent-001"
 
 
-def test_create_schedule__duplicate_id_is_a_conflict(prepared_service: Service) -> None:
-    scheduled(prepared_service)
-    prepared_service.expect_problem(409, "POST", "/schedule-configs", {"id": "s-1", **NIGHTLY})
-
-
 def test_trigger_now__starts_run_and_keeps_next_run(prepared_service: Service) -> None:
     created = scheduled(prepared_service, enabled=False)
     fire = prepared_service.post("/schedule-configs/s-1/trigger")
@@ -153,13 +148,6 @@ def test_trigger_now__starts_run_and_keeps_next_run(prepared_service: Service) -
     after = prepared_service.get("/schedule-configs/s-1")
     assert after["lastRunAt"] is not None
     assert after["nextRunAt"] == created["nextRunAt"]
-
-
-def test_fires_page__of_a_new_schedule_says_that_there_are_none(prepared_service: Service) -> None:
-    scheduled(prepared_service)
-    page = prepared_service.client.get("/schedules/s-1/fires", headers={"Accept": "text/html"})
-    assert "Not fired yet." in page.text
-    assert "<table" not in page.text
 
 
 def test_trigger_now__active_run_with_forbid_is_a_conflict(prepared_service: Service) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from mosaico.core.db import Database
 from mosaico.schedules import ticker as ticks
-from mosaico.schedules.ticker import Ticker, fire_all_due
+from mosaico.schedules.ticker import Ticker
 from tests.support.service import Service
 from tests.support.stored import DatabaseReader
 from tests.support.waiting import LIVENESS_S
@@ -71,24 +71,6 @@ def test_ticker__four_schedulers_fire_every_instant_once(
         " (SELECT count(*) FROM schedule_fires WHERE status = 'PENDING')"
     )[0]
     assert jobs == fired
-
-
-def test_fire_all_due__returns_wait_until_next_due_instant(
-    prepared_service: Service, rows: DatabaseReader
-) -> None:
-    # Without a schedule MAX_WAIT_S, within which a new one is noticed.
-    assert fire_all_due(prepared_service.resources.db) == 1.0
-    prepared_service.post(
-        "/schedule-configs",
-        {
-            "id": "s",
-            "name": "s",
-            "benchmarkId": "bench-001",
-            "agentId": "agent-001",
-            "cronExpression": "* * * * * *",
-        },
-    )
-    assert 0 < fire_all_due(prepared_service.resources.db) <= 1.0
 
 
 def test_ticker__repeats_at_once_while_instants_are_due(

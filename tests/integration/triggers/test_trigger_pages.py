@@ -1,6 +1,5 @@
 """The pages of trigger events: filters by status and type, and one event with its payload and its runs."""
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -38,23 +37,6 @@ def read_page(service: Service, path: str) -> str:
     response = service.client.get(path, headers=HTML)
     assert response.status_code == 200, response.text
     return response.text
-
-
-@pytest.mark.parametrize(
-    ("query", "names"),
-    [
-        ("status=IGNORED", {"ignored"}),
-        ("type=agent-updated", {"waiting"}),
-        ("status=IGNORED&status=WAITING", {"ignored", "waiting"}),
-        ("status=WAITING&type=webhook", set()),
-    ],
-)
-def test_triggers__are_filtered_by_status_and_type(
-    events: Service, query: str, names: set[str]
-) -> None:
-    page = read_page(events, f"/triggers?{query}")
-    assert set(re.findall(r'<tr data-row id="([^"]+)"', page)) == names
-    assert ("No event matches" in page) is (not names)
 
 
 def test_trigger_event__has_its_payload_its_runs_and_its_reason(events: Service) -> None:

@@ -7,7 +7,6 @@ from datetime import timedelta
 import httpx
 from standardwebhooks.webhooks import Webhook
 
-from mosaico.triggers.rules import MAX_SECRETS
 from tests.integration.triggers.conftest import TriggerSetup, as_json, to_json
 from tests.support.service import pointers
 
@@ -89,13 +88,6 @@ def test_webhook__reused_id_with_another_body_is_rejected(setup: TriggerSetup) -
     problem = as_json(sender.call("msg_1", to_json(runName="run-1")), 409)
     assert problem["type"] == "/problems/webhook-id-reused"
     assert len(setup.list_runs()) == 1
-
-
-def test_webhook__ids_are_separate_per_benchmark(setup: TriggerSetup) -> None:
-    setup.service.create_benchmark("bench-002", evaluates=["agent-001"], metrics=["ROUGE"])
-    for benchmark_id in ("bench-001", "bench-002"):
-        as_json(setup.create_sender(benchmark_id).call("msg_1"), 202)
-    assert [run["benchmarkId"] for run in setup.list_runs()] == ["bench-001", "bench-002"]
 
 
 def test_delete_expired_events__keeps_ids_for_a_week(setup: TriggerSetup) -> None:
@@ -242,17 +234,6 @@ def test_webhook_secrets__work_with_the_reference_library(setup: TriggerSetup) -
     assert len(Webhook(sender.secret)._whsecret) == 32
 
 
-def test_webhook_secrets__number_is_limited(setup: TriggerSetup) -> None:
-    path = "/benchmarks/bench-001/webhook-secrets"
-    for _ in range(MAX_SECRETS):
-        setup.create_sender()
-    assert (
-        setup.service.expect_problem(409, "POST", path, {})["type"] == "/problems/too-many-secrets"
-    )
-    # It ends the earlier secrets, which makes room.
-    setup.create_sender(previousExpiresAfterSeconds=0)
-
-
 def test_webhook_secrets__are_encrypted_in_the_database(setup: TriggerSetup) -> None:
     from sqlalchemy import text
 
@@ -260,9 +241,3 @@ def test_webhook_secrets__are_encrypted_in_the_database(setup: TriggerSetup) -> 
     with setup.service.resources.db.read() as session:
         stored = session.scalars(text("SELECT to_json(s)::text FROM webhook_secrets s")).one()
     assert sender.secret.removeprefix("whsec_") not in stored
-
-
-def test_create_run__client_cannot_choose_the_trigger(setup: TriggerSetup) -> None:
-    for trigger_type in ("WEBHOOK", "EVENT", "SCHEDULED"):
-        body = {"benchmarkId": "bench-001", "agentId": "agent-001", "triggerType": trigger_type}
-        setup.service.expect_problem(422, "POST", "/benchmark-runs", body)

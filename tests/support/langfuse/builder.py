@@ -1,7 +1,7 @@
 """Controls the fake server: its data, its faults and its recorded requests."""
 
 import json
-from collections.abc import Callable, Collection, Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -208,9 +208,6 @@ class FakeLangfuse:
         """Remove all faults."""
         self.server.injections.clear()
 
-    def set_latency(self, latency_s: float) -> None:
-        self.server.latency_s = latency_s
-
     def set_short_pages(self, by: int) -> None:
         """Return fewer rows per page than requested, although more follow."""
         self.store.rows_missing_per_page = by
@@ -226,9 +223,6 @@ class FakeLangfuse:
 
     def requests_for(self, path: str) -> Sequence[RecordedRequest]:
         return [request for request in self.server.requests if request.path == path]
-
-    def request_paths(self) -> Collection[str]:
-        return [request.path for request in self.server.requests]
 
     def clear_requests(self) -> None:
         """Delete the recorded requests."""

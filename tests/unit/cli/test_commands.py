@@ -177,7 +177,6 @@ def test_unexpected_error__is_one_line_and_exit_70_unless_debug() -> None:
     [
         # 128 + SIGPIPE, as git and gh: not 1, which is the code of a regression.
         (["plugins"], 141),
-        (["--version"], 141),
         # A command that fails keeps its code.
         (["score", "missing.csv"], 2),
     ],

@@ -4,10 +4,8 @@ import pytest
 
 from mosaico.comparison.change_text import (
     describe_change,
-    format_bound,
     format_change,
     format_headline,
-    format_limit,
     format_value,
 )
 from mosaico.kpis.number_text import format_compared
@@ -81,26 +79,6 @@ def test_format_headline__has_the_interval_that_decides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount", "scale", "text"),
-    [
-        (0.01933, Scale.NUMBER, "0.02"),
-        (0.12, Scale.NUMBER, "0.12"),
-        (123.4, Scale.NUMBER, "130"),
-        (0.01933, Scale.RATE, "0.019"),
-        (0.0731, Scale.RATIO, "7.3 %"),
-        (0.0, Scale.NUMBER, "0"),
-    ],
-)
-def test_format_bound__is_rounded_up_to_two_digits(amount: float, scale: Scale, text: str) -> None:
-    assert format_bound(amount, scale) == text
-
-
-def test_format_change__not_compared_is_empty() -> None:
-    assert format_change(verdict()) == ""
-    assert describe_change(verdict(), None) is None
-
-
-@pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
         (None, "ms", "no value"),
@@ -113,10 +91,6 @@ def test_format_change__not_compared_is_empty() -> None:
 )
 def test_format_value__has_no_exponent(value: float | None, unit: str | None, text: str) -> None:
     assert format_value(value, Scale.NUMBER, unit) == text
-
-
-def test_format_limit__is_as_short_as_it_was_written() -> None:
-    assert (format_limit(0.02, Scale.RATE), format_limit(0.1, Scale.RATIO)) == ("0.02", "10 %")
 
 
 @pytest.mark.parametrize(

@@ -15,34 +15,6 @@ from tests.support.waiting import LIVENESS_S
 FIRST, SECOND = result(task(task_id="a"), True), result(task(task_id="b"), True)
 
 
-def test_background__results_arrive_in_order() -> None:
-    async def work(report_result: OnResult) -> None:
-        report_result(FIRST)
-        await asyncio.sleep(0)
-        report_result(SECOND)
-
-    outputs = [
-        attempt_result
-        for page in run_in_background(work, heartbeat_s=LIVENESS_S)
-        for attempt_result in page
-    ]
-    assert outputs == [FIRST, SECOND]
-
-
-def test_background__heartbeat_without_results() -> None:
-    heartbeat_received = threading.Event()
-
-    async def work(report_result: OnResult) -> None:
-        # The result waits for the heartbeat, so a slow machine cannot bring it first.
-        await asyncio.to_thread(heartbeat_received.wait, LIVENESS_S)
-        report_result(FIRST)
-
-    pages = run_in_background(work, heartbeat_s=0.01)
-    assert next(pages) == []
-    heartbeat_received.set()
-    assert [attempt_result for page in pages for attempt_result in page] == [FIRST]
-
-
 def test_background__exception_is_raised_after_results() -> None:
     async def work(report_result: OnResult) -> None:
         report_result(FIRST)

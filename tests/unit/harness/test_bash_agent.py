@@ -16,12 +16,10 @@ from mosaico.harness.bash.agent import (
     tool_text,
 )
 from mosaico.harness.bash.sandbox import SandboxLimits, sandbox_prompt
-from mosaico.harness.bash.transcript import attempt_transcript
 from mosaico.harness.bash.types import EvalTask
 from mosaico.harness.budget import Budget, BudgetLimits
 from mosaico.harness.harness_config import BashHarnessSettings
 from mosaico.harness.results import ConversationEnding
-from mosaico.harness.transcript import TranscriptMessage
 from mosaico.llm.conversation import (
     ChatMessage,
     MessageRole,
@@ -38,7 +36,7 @@ from mosaico.llm.retry import call_with_retries
 from mosaico.llm.sdk import SdkErrors, call_sdk
 from mosaico.run_store.plan import conditions_of
 from tests.support.bash_eval import call, task
-from tests.support.bash_turns import TEN, ScriptedTurns, TimedModel, run_all, turn
+from tests.support.bash_turns import ScriptedTurns, TimedModel, turn
 
 pytestmark = pytest.mark.usefixtures("loaded_checks")
 
@@ -74,16 +72,6 @@ def test_agent_loop__results_of_one_turn_are_one_message() -> None:
     assert [getattr(block, "is_error", None) for block in results.content] == [False, True]
 
 
-def test_agent_loop__records_how_long_a_command_took() -> None:
-    unknown = ToolUseBlock(id="0", name="fetch", input={})
-    message = ChatMessage(role=MessageRole.ASSISTANT, content=(unknown,))
-    refused = Turn(message=message, stop=StopReason.TOOL_USE, usage=TEN)
-    slept, not_run = attempt(turn("sleep 0.05"), refused, turn(text="Done.")).trace.tool_calls
-    assert slept.duration_ms is not None
-    assert slept.duration_ms >= 40
-    assert not_run.duration_ms is None
-
-
 def test_turn_limit__trace_ends_with_results_of_last_turn() -> None:
     agent_attempt = attempt(turn("echo again"), max_turns=3)
     assert (agent_attempt.trace.ending, agent_attempt.trace.natural_stop) == (
@@ -99,14 +87,6 @@ def test_system_prompt__task_prompt_overrides_sandbox_prompt() -> None:
         model = ScriptedTurns([turn(text="Done.")])
         asyncio.run(attempt_task(task(system=system), model, AttemptLimits(), Budget()))
         assert model.systems == [expected]
-
-
-def test_transcript__begins_with_the_system_message() -> None:
-    for system, expected in ((None, sandbox_prompt()), ("Own.", "Own.")):
-        [attempted] = run_all(ScriptedTurns([turn(text="Done.")]), task(system=system))
-        transcript = attempt_transcript(attempted)
-        assert transcript is not None
-        assert transcript.steps[0] == TranscriptMessage(role="system", text=expected)
 
 
 def test_time_limit__trace_keeps_finished_turns(expire_time_limit: Callable[[], None]) -> None:

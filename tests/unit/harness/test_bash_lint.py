@@ -110,17 +110,6 @@ def test_lint__check_that_may_pass_by_chance_is_warning(check: str, part: str) -
     assert part in text
 
 
-def test_lint__repeated_check_is_warning() -> None:
-    [(_, text)] = lint_checks("stderr_empty", "stderr_empty")
-    assert "is repeated" in text
-
-
-def test_lint__findings_are_sorted_by_line() -> None:
-    line = {"id": "t", "category": "c", "prompt": "p", "expectations": [{"check": "no"}]}
-    raw = [json.dumps(line).encode(), b"{", json.dumps(line | {"x": 1}).encode()]
-    assert [finding.line for finding in lint(parse_dataset(raw))] == [1, 2, 3, 3]
-
-
 @pytest.mark.parametrize("name", ["eval-tasks-37.jsonl", "eval-tasks-58.jsonl"])
 def test_lint__original_datasets_have_warnings_only(name: str) -> None:
     findings = lint(read_dataset(dataset_file(name)))

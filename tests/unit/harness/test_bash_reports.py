@@ -18,7 +18,7 @@ from mosaico.harness.bash.report_view import REPORTS, render
 from mosaico.harness.bash.result_file import file_stem, parse_report, read_report, write_report
 from mosaico.harness.bash.summary import summarize_trials
 from mosaico.harness.bash.types import EvalReport, EvalResult
-from mosaico.harness.reports.view import UNKNOWN, format_percent, format_points
+from mosaico.harness.reports.view import UNKNOWN
 from mosaico.harness.results import AttemptOutcome
 from mosaico.llm.conversation import (
     ChatMessage,
@@ -125,17 +125,6 @@ def test_terminal_report__names_pass_rate_and_overall_rate() -> None:
     assert "       stdout_contains:x: d" in text
 
 
-def test_format_points__negative_zero_has_no_sign() -> None:
-    """The original recorded the sum of nothing as -0."""
-    assert [format_points(score) for score in (-0.0, 0, 2.5, 7.0)] == ["0", "0", "2.5", "7"]
-
-
-def test_format_percent__never_rounds_up_to_100() -> None:
-    assert format_percent(9_999 / 10_000) == "99.9 %"
-    assert format_percent(1.0) == "100.0 %"
-    assert format_percent(None) == "–"
-
-
 def test_reports__errored_attempt_has_reason() -> None:
     errored = EvalResult(task=ONE, outcome=AttemptOutcome.INFRA_ERROR, reason="overloaded", trial=1)
     for form in ("terminal", "markdown", "html"):
@@ -143,14 +132,6 @@ def test_reports__errored_attempt_has_reason() -> None:
         assert "overloaded" in text
         assert "ERROR" in text
     assert "[ERROR] one #2 (file_operations) - overloaded" in render(report(errored), "terminal")
-
-
-def test_reports__skip_reasons_have_counts() -> None:
-    errored = EvalResult(task=ONE, outcome=AttemptOutcome.SKIPPED, reason="<out of> money", trial=1)
-    run = report(result(ONE, True, True), errored)
-    assert "Skipped           <out of> money (1)" in render(run, "terminal")
-    assert r"- **Skipped**: \<out of\> money (1)" in render(run, "markdown")
-    assert "&lt;out of&gt; money (1)</td>" in render(run, "html")
 
 
 def test_original_markdown__equals_original_byte_for_byte() -> None:

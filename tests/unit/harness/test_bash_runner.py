@@ -9,21 +9,17 @@ import pytest
 
 from mosaico.harness.bash.attempt_runner import Trial, plan_trials
 from mosaico.harness.bash.check_registry import CHECKS, Check, CheckResult
-from mosaico.harness.bash.judge import BashJudge, judge_prompt, read_judge_score
+from mosaico.harness.bash.judge import BashJudge
 from mosaico.harness.bash.replay import rescore
 from mosaico.harness.bash.types import EvalResult
 from mosaico.harness.budget import Budget, BudgetLimits
-from mosaico.harness.judge import JudgeError
 from mosaico.harness.results import AttemptOutcome
 from mosaico.llm.conversation import (
-    ChatMessage,
-    MessageRole,
-    TextBlock,
     Turn,
 )
 from mosaico.llm.errors import LlmError, LlmErrorKind
 from mosaico.llm.prices import Price
-from tests.support.bash_eval import report, task, trace
+from tests.support.bash_eval import report, task
 from tests.support.bash_turns import ScriptedTurns, TimedModel, run_all, turn
 from tests.support.texts import assert_names
 
@@ -174,20 +170,3 @@ def test_runner__raising_check_is_judge_error_of_its_task(
     ]
     assert (results[0].reason or "").startswith("the check broken raised ZeroDivisionError")
     assert rescore(report(replace(results[1], task=task("broken:x")))).agreement.checks.total == 0
-
-
-def test_judge_prompt__long_transcript_loses_its_middle() -> None:
-    message = ChatMessage(
-        role=MessageRole.ASSISTANT, content=(TextBlock(text="a" * 100_000 + "end"),)
-    )
-    long = trace(messages=(ChatMessage(role=MessageRole.USER, content=()), message))
-    prompt = judge_prompt("q", task(), long)
-    # The transcript has at most 60,000 characters.
-    assert len(prompt) < 61_000
-    assert "end\ntranscript>>>" in prompt
-
-
-def test_read_judge_score__cost_without_price_is_unknown() -> None:
-    assert read_judge_score(turn(text='{"score": 1}'), None).cost_usd is None
-    with pytest.raises(JudgeError):
-        read_judge_score(turn(), None)

@@ -81,18 +81,6 @@ def test_harness_source__missing_key_fails_before_first_attempt(
     assert collection_error_code(dataset_folder, provider=provider, model="m") == "MISSING_KEY"
 
 
-def test_harness_source__missing_folder_or_dataset_is_reported(dataset_folder: Path) -> None:
-    assert collection_error_code(None) == "HARNESS_NOT_CONFIGURED"
-    assert collection_error_code(dataset_folder, dataset=None) == "DATASET_NOT_FOUND"
-
-
-def test_harness_source__unscored_attempts_come_last(dataset_folder: Path) -> None:
-    """A retry of a failed run therefore repeats them."""
-    traces = [trace for page in pages(dataset_folder, concurrency=1) for trace in page.traces]
-    assert [trace.item_id for trace in traces] == ["first", "third", "second"]
-    assert traces[-1].error == "the script has no entry for this task"
-
-
 def test_harness_source__held_back_attempts_are_counted_when_they_are_made(
     dataset_folder: Path,
 ) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from mosaico.harness.judge import JudgeError, read_score
 from mosaico.harness.mcp.config import EvaluatorConfig
@@ -17,7 +16,6 @@ from mosaico.harness.mcp.evaluator_registry import (
     Evaluator,
     EvaluatorEvidence,
     evaluate,
-    judge_prompt,
     load_evaluators,
     select_check,
     validate_evaluator,
@@ -91,16 +89,6 @@ def test_number__spaces_between_other_numbers_separate_them() -> None:
     assert not passes("1 0422", 10422)
     assert not passes("10:30 100", 30100)
     assert not passes("1 042 17", 1042)
-
-
-def test_number__grouped_thousands_and_signs() -> None:
-    assert passes("1,234,567.5 in all", 1234567.5)
-    # Digits in groups of three are one number in prose and two in a list.
-    assert passes("[100,200]", 200)
-    assert passes("it fell to -3", -3)
-    assert not passes("it fell by 3", -3)
-    # Compared as decimals: the binary 0.1 is not one tenth.
-    assert passes("0.1", 0.1)
 
 
 @given(number=st.integers(-(10**12), 10**12), digit=st.integers(1, 9))
@@ -309,14 +297,6 @@ def test_judge__answer_without_score_is_a_judge_error(answer: str) -> None:
         read_score(answer, 100)
 
 
-def test_judge__long_answer_is_cut_in_the_middle() -> None:
-    spec = EvaluatorConfig(prompt="{response}", model="j")
-    prompt = judge_prompt(spec, "a" * 100_000 + "middle" + "z" * 100_000)
-    assert len(prompt) < 110_000
-    assert "middle" not in prompt
-    assert prompt.endswith("z")
-
-
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
@@ -349,17 +329,6 @@ def test_validate_evaluator__valid_configuration_has_no_errors() -> None:
     sound = EvaluatorConfig(expected=["a", 1, {"regex": "b"}], prompt="{response}", model="m")
     assert list(validate_evaluator(sound)) == []
     assert list(validate_evaluator(EvaluatorConfig(expect_error=True))) == []
-
-
-def test_evaluator_config__scale_is_1_or_100() -> None:
-    with pytest.raises(ValidationError):
-        EvaluatorConfig.model_validate({"prompt": "p", "model": "m", "scale": 10})
-
-
-def test_registry__built_in_evaluators() -> None:
-    built_in = {plugin.name for plugin in EVALUATORS.loaded if plugin.origin == "built-in"}
-    of_answers = {"contains", "fields", "judge", "literal", "number", "regex"}
-    assert built_in == of_answers | {"called", "called_with", "order"}
 
 
 JSON = st.recursive(

@@ -54,10 +54,6 @@ def test_iter_benchmark_files__skips_hidden_files_and_folders() -> None:
     assert paths == ["../benches/a.yml", "../benches/b.yaml", "../benches/deep/c.yaml"]
 
 
-def test_iter_benchmark_files__searches_a_hidden_start_folder() -> None:
-    assert [path.name for path in iter_benchmark_files(Path("../benches/.git"))] == ["d.yaml"]
-
-
 def test_pick_file__file_favorite_needs_one_choice() -> None:
     file = Favorite(name="first", path="../benches/b.yaml")
     assert pick_file([BENCHES, file], choosing("first")) == Path("../benches/b.yaml")
@@ -75,16 +71,6 @@ def test_pick_file__folder_opens_second_list_with_descriptions() -> None:
         ("Benchmark", ["all"]),
         ("File", [f"{name} - what it is for" for name in ("a.yml", "b.yaml", "deep/c.yaml")]),
     ]
-
-
-def test_pick_file__cancelled_picker_returns_none() -> None:
-    assert pick_file([BENCHES], choosing()) is None
-    assert pick_file([BENCHES], choosing("all")) is None
-
-
-def test_pick_file__folder_without_benchmark_is_an_error() -> None:
-    with pytest.raises(UnreadableInput, match="config contains no YAML file"):
-        pick_file([Favorite(name="none", path="config")], choosing("none"))
 
 
 def test_read_favorites__environment_variable_overrides_project_file() -> None:

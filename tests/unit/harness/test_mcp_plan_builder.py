@@ -98,14 +98,6 @@ def test_plan_tasks__task_overrides_defaults() -> None:
     assert every.prompts == ("first", "second")
 
 
-def test_plan_tasks__direct_task_has_no_model() -> None:
-    _, _, direct = planned()
-    assert (direct.type, direct.model, direct.tool) == (TaskType.DIRECT, "", "echo")
-    assert direct.arguments == {"x": 1, "y": 2}
-    assert (direct.timeout_s, direct.share_servers) == (60, True)
-    assert direct.tags == ("direct",)
-
-
 def test_plan_tasks__null_server_removes_default() -> None:
     text = BENCH.replace("harness: {", "harness: {server: a, ").replace(
         "prompt: hi,", "prompt: hi, server: null,"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mosaico.core.console.files import UnreadableInput
 from mosaico.core.reports import escape_cell
-from mosaico.harness.mcp.context_cost import context_costs, context_plots, tool_usages
+from mosaico.harness.mcp.context_cost import context_costs, tool_usages
 from mosaico.harness.mcp.report_view import calls_csv, result_word, run_view, task_table, tasks_csv
 from mosaico.harness.mcp.result_file import (
     add_result,
@@ -141,26 +141,6 @@ def test_context_costs__errors_are_not_judged() -> None:
     assert (cost.passed, cost.judged) == (1, 1)
 
 
-def test_context_plot__largest_bar_has_full_width() -> None:
-    page = ET.fromstring("".join(["<p>", *context_plots(rich_report()), "</p>"]))
-    [plot] = page.findall("svg")
-    widths = [float(bar.get("width", "")) for bar in plot.iter("rect")]
-    # in all 100 and 400 + 460 + 560 = 1420 tokens, of these 100 and 400 at first
-    # The largest bar is 640 wide: 640 · 100 / 1420 = 45.1 and 640 · 400 / 1420 = 180.3.
-    assert widths == pytest.approx([45.1, 45.1, 640, 180.3])
-    assert [label.text for label in plot.iter("text")] == [
-        "no server: 100 first, 100 in all",
-        "a, b: 400 first, 1420 in all",
-    ]
-    assert "<svg" in html_report(run_view(rich_report()))
-
-
-def test_context_plot__needs_two_sets_with_known_tokens() -> None:
-    alone = result(llm_calls=llm_calls(100))
-    unknown = result(servers=("a",), llm_calls=llm_calls(None))
-    assert list(context_plots(mcp_report(alone, unknown))) == []
-
-
 def test_tool_usages__lists_every_tool_largest_first() -> None:
     uses = [(use.server, use.tool, use.calls, use.errors) for use in tool_usages(rich_report())]
     assert uses == [("a", "sum", 0, 0), ("a", "echo", 2, 1), ("b", "get", 0, 0)]
@@ -228,15 +208,6 @@ def test_mcp_result_file__is_read_back_unchanged(tmp_path: Path, name: str) -> N
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_report_document__has_groups_of_original() -> None:
-    [group] = report_document(rich_report())["results"]
-    assert (group["scenario"], group["model"]) == ("s", "m")
-    task = group["tasks"][1]
-    assert (task["name"], task["result"]) == ("compare:all-mcps", "FAIL")
-    assert task["metrics"]["base_context"] == 400
-    assert task["metrics"]["tools_used"] == ["a/echo"]
-
-
 @pytest.mark.parametrize(
     "text",
     ["", "[]", "{", "a: &x [1]\nb: *x", "results: [{}]", '{"results": NaN}', "\xff",
@@ -267,15 +238,6 @@ def test_journal__is_read_up_to_cut_off_line(tmp_path: Path) -> None:
     journal.discard()
     with pytest.raises(UnreadableInput):
         read_report(path)
-
-
-def test_yaml_report__has_no_aliases(tmp_path: Path) -> None:
-    shared = {"deep": ["x"] * 3}
-    path = tmp_path / "r.yaml"
-    write_report(mcp_report(settings={"a": shared, "b": shared}), path)
-    assert yaml.safe_load(path.read_text())["settings"] == {"a": shared, "b": shared}
-    # The reader of this program refuses aliases.
-    assert "&" not in path.read_text()
 
 
 def test_yaml_report__equals_json_report(tmp_path: Path) -> None:

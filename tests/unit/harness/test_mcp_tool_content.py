@@ -9,7 +9,6 @@ from mosaico.harness.mcp.tool_content import (
     EMPTY_RESULT_TEXT,
     parse_contents,
     render_text,
-    truncate,
 )
 from mosaico.harness.mcp.types import Content, ContentKind
 
@@ -24,11 +23,6 @@ def words(*blocks: mcp_types.ContentBlock, **more: object) -> str:
     return render_text(parse_contents(result(*blocks, **more)))
 
 
-def test_tool_content__texts_are_joined_by_lines() -> None:
-    first, second = mcp_types.TextContent(text="one"), mcp_types.TextContent(text="two")
-    assert words(first, second) == "one\ntwo"
-
-
 # One size of each padding of Base64, from which the size is computed.
 @pytest.mark.parametrize("data", [b"", b"a", b"ab", b"abc", b"abcd"])
 def test_tool_content__image_becomes_type_and_size(data: bytes) -> None:
@@ -36,12 +30,6 @@ def test_tool_content__image_becomes_type_and_size(data: bytes) -> None:
     [content] = parse_contents(result(image))
     assert content == Content(kind=ContentKind.IMAGE, mime_type="image/png", size=len(data))
     assert words(image) == f"[image, image/png, {len(data)} bytes]"
-
-
-def test_tool_content__audio_and_links_are_described() -> None:
-    sound = mcp_types.AudioContent(data=PICTURE, mime_type="audio/wav")
-    link = mcp_types.ResourceLink(name="log", uri="demo://log/1")
-    assert words(sound, link) == "[audio, audio/wav, 7 bytes]\n[resource link, demo://log/1]"
 
 
 def test_tool_content__embedded_text_is_read_and_bytes_are_described() -> None:
@@ -66,8 +54,3 @@ def test_tool_content__empty_result_has_a_fixed_text() -> None:
     assert parse_contents(result()) == ()
     assert words() == EMPTY_RESULT_TEXT
     assert words(mcp_types.TextContent(text="")) == ""
-
-
-def test_truncate__long_text_ends_with_omitted_count() -> None:
-    assert truncate("abcdef", 6) == "abcdef"
-    assert truncate("abcdef", 4) == "abcd\n[2 more characters omitted]"

@@ -27,26 +27,6 @@ def offering(name: str, *tools: str, **more: Any) -> Offering:
     return Offering(name, ServerFacts(file="f", name=name, tools=listed, **facts))
 
 
-def test_toolbox__single_server_keeps_tool_names() -> None:
-    box = Toolbox([offering("files", "read", "write")])
-    assert box.names() == ["read", "write"]
-    assert [tool.description for tool in box.tools] == ["Does read.", "Does write."]
-
-
-def test_toolbox__several_servers_prefix_tool_names() -> None:
-    box = Toolbox([offering("a", "read"), offering("b", "read")])
-    assert box.names() == ["a__read", "b__read"]
-    assert [tool.description for tool in box.tools] == ["[a] Does read.", "[b] Does read."]
-    route = box.find("b__read")
-    assert route is not None
-    assert (route.server.name, route.tool) == ("b", "read")
-    assert box.find("read") is None
-
-
-def test_toolbox__second_server_without_tools_adds_prefix() -> None:
-    assert Toolbox([offering("a", "read"), offering("b")]).names() == ["a__read"]
-
-
 def test_toolbox__invalid_characters_in_names_are_replaced() -> None:
     box = Toolbox([offering("a", "files.read/all", "x" * 100)])
     assert box.names() == ["files_read_all", "x" * MAX_NAME_CHARS]

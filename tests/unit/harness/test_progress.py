@@ -10,8 +10,7 @@ import pytest
 from mosaico.harness.commands import progress
 from mosaico.harness.commands.progress import RunProgress, WaitLog, show_progress
 from mosaico.harness.commands.run_command import resume_command
-from mosaico.harness.reports.text import terminal_report
-from mosaico.harness.reports.view import AttemptStatus, AttemptView, RunReportView
+from mosaico.harness.reports.view import AttemptStatus, AttemptView
 from mosaico.harness.running_attempts import (
     RunningAttempt,
     RunningAttempts,
@@ -103,15 +102,6 @@ def test_watched_llm__records_every_request_with_its_retries_and_waits() -> None
     assert llm.retries().waited_ms == 2000.0
 
 
-def test_describe_activity__names_turn_tokens_and_what_is_awaited() -> None:
-    llm, limited = ask(2)
-    [during_wait] = limited.waits
-    assert during_wait.startswith("task: turn 1, 0 tokens, 0 s, waiting after 429 until ")
-    # Two answers of 30 + 2 tokens.
-    assert describe_activity(RunningAttempt("t", 10.0, llm), 22.0) == "t: turn 3, 64 tokens, 12 s"
-    assert describe_activity(RunningAttempt("t", 10.0), 11.0) == "t: 1 s"
-
-
 def test_running_attempts__are_on_the_board_while_they_run() -> None:
     llm, _ = ask(1)
     with collect_running_attempts() as board:
@@ -193,29 +183,6 @@ def test_show_progress__a_log_has_a_line_during_a_long_wait(
     assert len([line for line in printed if "waiting after 503" in line]) == 1
 
 
-@pytest.mark.parametrize(
-    ("no_color", "variable", "is_colored"),
-    [(False, None, True), (True, None, False), (False, "1", False)],
-)
-def test_show_progress__colors_are_off_by_option_and_variable(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    no_color: bool,
-    variable: str | None,
-    is_colored: bool,
-) -> None:
-    monkeypatch.setattr(progress, "is_interactive", lambda _: True)
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    if variable is not None:
-        monkeypatch.setenv("NO_COLOR", variable)
-    with show_progress(1, no_color=no_color) as show:
-        show(attempt(AttemptStatus.FAILED, "x"))
-    # SGR 31 is red.
-    assert ("\x1b[31m" in capsys.readouterr().err) is is_colored
-
-
 def test_show_progress__a_terminal_shows_running_attempts_and_each_finished_one_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -241,20 +208,6 @@ def _frame() -> list[str]:
     console = Console(width=100)
     view = progress._LiveView(RunProgress(2), board, time.monotonic())
     return [segment.text for line in console.render_lines(view.render()) for segment in line]
-
-
-def test_terminal_report__unreached_attempts_are_one_line_per_reason() -> None:
-    view = RunReportView(
-        program="p", title="t", timestamp="now", figures=[], tables=[],
-        attempts=[
-            attempt(AttemptStatus.PASSED, "one"),
-            *(attempt(AttemptStatus.SKIPPED, name, "interrupted") for name in ("two", "three")),
-        ],
-    )  # fmt: skip
-    skipped = "[SKIP] 2 attempts were not reached: interrupted"
-    assert terminal_report(view).splitlines()[2:4] == ["[PASS] one", skipped]
-    # A person who saw the live view reads no attempt a second time.
-    assert terminal_report(view, attempts=False).splitlines()[2:3] == [skipped]
 
 
 @pytest.mark.parametrize(

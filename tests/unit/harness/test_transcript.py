@@ -103,10 +103,6 @@ def test_build_transcript__shows_what_the_model_thought() -> None:
     assert list(transcript_lines(transcript))[1:] == ["    (thinking) Two files?", "    Two."]
 
 
-def test_build_transcript__direct_call_has_no_messages() -> None:
-    assert build_transcript((), RECORDED[:1]).steps == RECORDED[:1]
-
-
 def test_document__is_camel_case_json_without_empty_fields_and_can_be_read_again() -> None:
     transcript = build_transcript(CONVERSATION, RECORDED)
     document = document_of(transcript)
@@ -152,40 +148,6 @@ def test_document__never_exceeds_the_limit_and_loses_nothing_uncounted(texts: li
     document = document_of(transcript)
     assert len(document["steps"]) + document["omittedSteps"] == len(texts)
     assert sum(len(step["text"]) for step in document["steps"]) <= MAX_TRANSCRIPT_CHARS
-
-
-def test_document__gap_is_where_steps_are_missing() -> None:
-    """The last step takes more than half of the limit alone; the first ones are kept."""
-    # 600,000 of at most 1,048,576 characters, in arguments that are cut one by one.
-    huge = call(arguments={str(number): "x" * 30_000 for number in range(20)})
-    few = tuple(call(output=text) for text in "abc")
-    document = document_of(Transcript(steps=(*few, huge, huge)))
-    assert (document["omittedSteps"], document["gapAt"]) == (2, 3)
-    lines = list(transcript_lines(parse_transcript(document)))
-    assert lines[-1].startswith("[2 steps omitted"), lines[-1]
-    only_gap = parse_transcript(document_of(Transcript(steps=(huge, huge))))
-    assert only_gap.steps == ()
-    assert [line[:16] for line in transcript_lines(only_gap)] == ["[2 steps omitted"]
-    assert "2 steps omitted" in "".join(transcript_html(only_gap))
-
-
-def test_document__names_that_the_model_chose_are_cut_and_counted() -> None:
-    """A tool or a key is any text of the model."""
-    long = "n" * (MAX_TEXT_CHARS + 10)
-    steps = (TranscriptToolCall(tool=long, arguments={long: 1}),) * 40
-    document = document_of(Transcript(steps=steps))
-    [key] = document["steps"][0]["arguments"]
-    for name in (key, document["steps"][0]["tool"]):
-        assert "[10 characters omitted]" in name
-    assert len(document["steps"]) + document["omittedSteps"] == 40
-    # The limit counts texts; the keys of a step take less than 200 characters.
-    assert len(str(document["steps"])) < MAX_TRANSCRIPT_CHARS + 40 * 200
-
-
-def test_document__texts_can_be_stored() -> None:
-    # Postgres stores neither a NUL nor a lone surrogate in JSON.
-    document = document_of(Transcript(steps=(call(stdout="a\0b\ud800"),)))
-    assert document["steps"][0]["stdout"] == "a\ufffdb\ufffd"
 
 
 def test_map_texts__masks_secrets_in_every_text_and_argument() -> None:

@@ -46,17 +46,6 @@ def test_reported_error__has_the_kind_of_its_code(
     assert (failure.kind, failure.reason) == (kind, reason)
 
 
-def test_reported_error__of_a_choice_is_read() -> None:
-    choice = {"finish_reason": "error", "error": {"code": 503, "message": "overloaded"},
-              "message": {"content": ""}}  # fmt: skip
-    assert error_of({"choices": [choice]}).kind is LlmErrorKind.SERVER
-
-
-def test_reported_error__null_is_none() -> None:
-    turn = read_turn(json.dumps({"error": None, **ANSWER}).encode(), read_completion)
-    assert turn.message.text() == "Hello."
-
-
 def test_reported_error__failed_response_is_retried_or_not_by_its_code() -> None:
     failed = {"status": "failed", "output": [], "error": {"code": "server_error", "message": "x"}}
     assert error_of(failed, read_turn_items).kind is LlmErrorKind.SERVER

@@ -101,10 +101,3 @@ def test_open_llm__refuses_setting_that_the_api_does_not_have(
     assert reason in (unsupported_reason(provider, settings) or "")
     with pytest.raises(UnsupportedSetting, match=reason):
         open_llm(provider, "m", base_url="http://127.0.0.1:9", settings=settings, environment={})
-
-
-def test_unsupported_reason__valid_settings_have_none() -> None:
-    openai = TurnSettings(seed=1, temperature=0.2, reasoning_effort=ReasoningEffort.MINIMAL)
-    assert unsupported_reason(Provider.OPENAI, openai) is None
-    assert unsupported_reason(Provider.ANTHROPIC, TurnSettings(thinking_tokens=2000)) is None
-    assert unsupported_reason(Provider.SCRIPTED, TurnSettings(seed=1)) is None

@@ -3,7 +3,6 @@
 import pkgutil
 import subprocess
 import sys
-from importlib import import_module
 from types import ModuleType
 
 import pytest
@@ -54,16 +53,6 @@ def test_package__no_public_name_is_a_submodule(package: ModuleType) -> None:
     """The first import of such a module would replace the public object."""
     submodules = {module.name for module in pkgutil.iter_modules(package.__path__)}
     assert not submodules & {*package.__all__}
-
-
-def test_package__public_submodules_need_no_import_of_their_own() -> None:
-    statement = "import mosaico; mosaico.plugins.Trace; mosaico.formula.parse"
-    assert "mosaico" in loaded_packages(statement)
-
-
-def test_package__function_is_still_public_after_an_import_of_its_commands() -> None:
-    import_module("mosaico.gating.cli")
-    assert callable(mosaico.gate)
 
 
 def test_package__unknown_name_is_an_attribute_error() -> None:

@@ -72,16 +72,6 @@ def test_compare__all_lists_every_metric_and_equal_ones_in_one_row(folder: Path)
     assert "EXACT_MATCH" not in names
 
 
-def test_compare__preview_shows_three_results_of_each_file_and_stops(folder: Path) -> None:
-    result = run("last-week.csv", "today.csv", "--preview")
-    assert result.exit_code == 0
-    lines = result.stdout.splitlines()
-    assert lines.count("item\tinput\texpected\toutput\tscores") == 2
-    assert "q2\tWhat is 2?\tanswer 2\tanswer 2" in "\n".join(lines)
-    assert len(lines) == 2 * (1 + 1 + 3)
-    assert not list(folder.glob("*.html"))
-
-
 def scored(path: Path, **levels: float) -> None:
     """A table of 40 answers with scores around these levels, and no expected answers."""
     rows = [
@@ -350,15 +340,6 @@ def test_gate__change_without_direction_names_the_option_to_add(folder: Path) ->
     assert gated.exit_code == 1
 
 
-def test_compare__reading_line_has_the_direction_of_pass_or_fail(folder: Path) -> None:
-    for name in ("a.jsonl", "b.jsonl"):
-        rows = [{"id": f"q{n}", "answer": "x", "passed": n % 2 == 0} for n in range(ITEMS)]
-        (folder / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    result = run("a.jsonl", "b.jsonl", "--no-html")
-    assert "scores: TASK_PASSED (higher is better)" in result.stderr
-    assert f"{result.stdout}{result.stderr}".count("decides: ") == 1
-
-
 def test_compare_and_gate__texts_that_a_metric_cannot_read_are_one_warning(folder: Path) -> None:
     base, candidate = translated(folder / "a.json", 0), translated(folder / "b.json", 20)
     compared = run(base, candidate, "--no-html")
@@ -418,29 +399,3 @@ def test_compare__one_file_with_the_answers_of_two_agents(folder: Path) -> None:
     refused = CliRunner().invoke(gate_cli, ["--run", "r-1", *maps])
     assert refused.exit_code != 0
     assert run("both.jsonl", "both.jsonl").exit_code == 2
-
-
-def test_commands__options_of_reading(folder: Path) -> None:
-    rows = [
-        {
-            "id": n,
-            "expected": ["4", "four"],
-            "output": "<think>2+2</think>four",
-            "grade": "A",
-            "note": "n",
-        }
-        for n in range(6)
-    ]
-    (folder / "a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    asked = CliRunner().invoke(score_cli, ["a.jsonl"])
-    assert asked.exit_code == 65
-    assert "--expected any" in asked.stderr
-    options = ["--expected", "any", "--strip-thinking", "--labels", "grade=A:0.5,B:0", "--json"]
-    scored = CliRunner().invoke(score_cli, ["a.jsonl", *options])
-    assert scored.exit_code == 0, scored.stderr
-    aggregates = json.loads(scored.stdout)["aggregates"]
-    assert (aggregates["ACCURACY"]["mean"], aggregates["TASK_SCORE"]["mean"]) == (1.0, 0.5)
-    assert "several right answers: 6 items; metrics take the best" in scored.stderr
-    strict = CliRunner().invoke(score_cli, ["a.jsonl", *options, "--strict"])
-    assert strict.exit_code == 65
-    assert "columns that are not used: note" in strict.stderr

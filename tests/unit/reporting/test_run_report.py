@@ -1,7 +1,6 @@
 """What the report of a run adds to its page: the worst traces first, repeated trials, and categories."""
 
 from mosaico.comparison.schemas import CategoryKpi, CategoryMetric, CategoryValues
-from mosaico.core.web.sparklines import sparkline
 from mosaico.kpis.verdict_types import RepeatedTrials, ValueVerdict
 from mosaico.metrics.types import Direction
 from mosaico.reporting.report_sections import tabulate_categories, tabulate_repeats, worst_results
@@ -16,19 +15,6 @@ def result(
     return partial_view(
         TraceResultView, trace_id=trace_id, outcome=outcome, values={"ROUGE": value}
     )
-
-
-def test_sparkline__runs_from_oldest_to_newest() -> None:
-    # 120 × 26 with a margin of 4: x in steps of 56, the lowest value at 22, the highest at 4.
-    chart = sparkline([0.5, 1.0, 0.75])
-    assert 'points="4.0,22.0 60.0,4.0 116.0,13.0"' in chart
-    assert 'cx="116.0" cy="13.0"' in chart
-    assert "3 runs, from 0.5 to 1" in chart
-
-
-def test_sparkline__equal_values_are_level_and_one_value_is_empty() -> None:
-    assert 'points="4.0,22.0 116.0,22.0"' in sparkline([2.0, 2.0])
-    assert sparkline([2.0]) == sparkline([]) == ""
 
 
 def test_worst_results__failed_traces_come_first() -> None:

@@ -1,6 +1,5 @@
 """Aggregation of measured rows, and the trace counts behind the validity of a run."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,12 +75,6 @@ def test_columns__absent_traces_lower_the_coverage_without_an_error() -> None:
     assert (tally.total, tally.covered, tally.measurements, tally.failed) == (4, 1, 1, 0)
 
 
-def test_columns__without_rows_there_are_no_values() -> None:
-    columns = MetricColumns(["A"], trials=False)
-    assert columns.aggregates()["A"].mean is None
-    assert columns.tally().total == 0
-
-
 @given(st.lists(st.floats(-1e6, 1e6) | st.none(), min_size=1))
 def test_columns__the_order_of_rows_changes_no_bit(values: list[float | None]) -> None:
     def aggregated(order: list[float | None]) -> object:
@@ -92,11 +85,6 @@ def test_columns__the_order_of_rows_changes_no_bit(values: list[float | None]) -
         return columns.aggregates()["A"].as_json()
 
     assert aggregated(values) == aggregated(list(reversed(values)))
-
-
-def test_columns__a_row_of_another_width_is_an_error() -> None:
-    with pytest.raises(ValueError, match="zip"):
-        MetricColumns(["A"], trials=False).add(row(1.0, 2.0))
 
 
 def test_columns__trials_of_an_item_are_averaged_first() -> None:

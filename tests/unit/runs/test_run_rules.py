@@ -38,12 +38,6 @@ def test_require_transition__allows_exactly_the_table(now: RunStatus, then: RunS
             require_transition("r-1", now, then)
 
 
-def test_is_final__completed_failed_and_cancelled() -> None:
-    assert [status for status in RunStatus if status.is_final] == [COMPLETED, FAILED, CANCELLED]
-    with pytest.raises(IllegalTransition, match="start a new run"):
-        require_transition("r-1", FAILED, RUNNING)
-
-
 @given(st.lists(st.sampled_from(RunStatus), max_size=30))
 def test_require_transition__no_history_leaves_a_final_state(
     wishes: list[RunStatus],

@@ -216,10 +216,3 @@ def test_summarize__uses_the_traces_before_the_metric_was_given_up() -> None:
     assert summaries == first
     assert summaries.keys() == {"F1_SCORE"}
     assert "summary" in summaries["F1_SCORE"]
-
-
-def test_score_traces__calls_have_64_traces_at_most() -> None:
-    pool = FakeProcessPool()
-    rows = score_with(pool, pairs(150), ROUGE)
-    assert [row.trace_id for row in rows] == [f"t-{number}" for number in range(150)]
-    assert [call.traces for call in pool.calls] == [64, 64, 22]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mosaico.traces.files.import_file import InvalidImport
-from mosaico.traces.files.measure_words import latency_unit, measured_field
+from mosaico.traces.files.measure_words import measured_field
 from mosaico.traces.files.read_options import InvalidInfraError, ReadOptions, parse_infra_errors
 from mosaico.traces.types import TraceOutcome
 from tests.support.import_files import import_path, pairs, read_csv, read_rows
@@ -80,12 +80,6 @@ def test_measured_field__needs_every_word_of_a_name(column: str, field: str | No
     assert measured_field(column) == field
 
 
-def test_latency_unit__is_empty_without_a_unit() -> None:
-    assert [latency_unit(c) for c in ("model latency", "Laufzeit", "time to first token", "tone")] == [
-        "", "", None, None,
-    ]  # fmt: skip
-
-
 def test_names__of_numbers_in_other_languages_are_no_scores(tmp_path: Path) -> None:
     table = read_csv(
         tmp_path, "id,answer,custo_juiz,Wahrscheinlichkeit\n1,x,0.5,0.7\n2,y,0.2,0.1\n"
@@ -103,12 +97,6 @@ def test_passed__signs_of_yes_and_no(tmp_path: Path, signs: str) -> None:
     assert passed == ([0.0, 1.0, 0.0] if signs == "0 1" else [1.0, 0.0, 1.0])
 
 
-def test_passed__letters_are_grades_elsewhere(tmp_path: Path) -> None:
-    table = read_csv(tmp_path, "id,answer,tone_score\n1,x,A\n2,y,F\n3,z,A\n")
-    assert [dict(trace.scores) for trace in table.traces] == [{}, {}, {}]
-    assert any("--labels 'tone_score=A:NUMBER,F:NUMBER'" in note for note in table.notes)
-
-
 @pytest.mark.parametrize(
     ("cell", "number"),
     [
@@ -121,17 +109,6 @@ def test_passed__letters_are_grades_elsewhere(tmp_path: Path) -> None:
 )
 def test_cells__signs_of_groups_and_dollars(tmp_path: Path, cell: str, number: float) -> None:
     assert read_csv(tmp_path, f"id,answer,cost\n1,x,{cell}\n").of("1").cost_usd == number
-
-
-def test_cells__euros_are_no_dollars(tmp_path: Path) -> None:
-    table = read_csv(tmp_path, "id,answer,cost\n1,x,0.5 €\n")
-    assert table.of("1").cost_usd is None
-    assert any("'cost' is not used as cost: it holds '0.5 €'" in note for note in table.notes)
-
-
-def test_cells__percentages_show_the_decimal_comma(tmp_path: Path) -> None:
-    table = read_csv(tmp_path, 'id,answer,accuracy\n1,x,"85,5 %"\n2,y,"100,0 %"\n')
-    assert [trace.scores["accuracy"] for trace in table.traces] == [0.855, 1.0]
 
 
 def test_errors__may_only_be_said_to_be_there(tmp_path: Path) -> None:
@@ -166,11 +143,6 @@ def test_items__with_several_questions_are_said_first(tmp_path: Path) -> None:
     assert "line 3" in table.lines[0]
     trials = read_csv(tmp_path, "id,question,answer\n1,Q,a\n1,Q,b\n2,S,c\n")
     assert trials.lines[0].endswith("CSV table; item=id, output=answer, input=question")
-
-
-def test_items__of_several_models_are_said_first(tmp_path: Path) -> None:
-    table = read_csv(tmp_path, "id,model,answer\n1,m,a\n1,n,b\n")
-    assert "answers of several models" in table.lines[0].split("CSV table")[0]
 
 
 def test_items__by_position_are_said_first_only_if_there_are_any(tmp_path: Path) -> None:
@@ -297,11 +269,6 @@ def test_report__a_table_that_lost_rows_says_so_first(tmp_path: Path) -> None:
     assert "1 of 19 rows are lost (5 %); CSV table" in lines[0]
     # 1 of 20 rows is not more than 5 %.
     assert "rows are lost" not in read_csv(tmp_path, rows + "19,y\nMean,\n").lines[0]
-
-
-def test_items__with_several_turns_are_said_first(tmp_path: Path) -> None:
-    table = read_csv(tmp_path, "question_id,turn,score\n81,1,0.9\n81,2,0.5\n")
-    assert "items with several turns" in table.lines[0].split("CSV table")[0]
 
 
 def test_input__is_the_text_that_an_agent_works_on(tmp_path: Path) -> None:

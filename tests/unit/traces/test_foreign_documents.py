@@ -37,12 +37,6 @@ def test_documents__forms_of_a_table(tmp_path: Path, document: Any) -> None:
     assert pairs(table.traces) == [("q0", "a", "a"), ("q1", "b", "b"), ("q2", "c", "x")]
 
 
-def test_documents__objects_one_after_another(tmp_path: Path) -> None:
-    text = "\n".join(json.dumps(row, indent=2) for row in ROWS)
-    for name in ("a.jsonl", "a.json"):
-        assert len(import_path(write_file(tmp_path / name, text)).traces) == 3
-
-
 def test_documents__lists_and_texts_by_id(tmp_path: Path) -> None:
     trials = {"q1": [{"solution": "x", "passed": True}, {"solution": "y", "passed": False}]}
     table = import_path(write_file(tmp_path / "a.json", json.dumps(trials)))
@@ -96,15 +90,6 @@ def test_json_lines__what_is_almost_json(tmp_path: Path, text: str, message: str
 )
 def test_csv__dialects(tmp_path: Path, text: str) -> None:
     assert pairs(read_csv(tmp_path, text).traces) == [("1", "x", None), ("2", "y", None)]
-
-
-def test_csv__lines_before_the_header_are_counted_in_messages(tmp_path: Path) -> None:
-    with pytest.raises(InvalidImport, match="line 5: 1 cells"):
-        read_csv(tmp_path, "# a\n# b\nid,answer\n1,x\n2\n")
-    # A header may begin with a number sign.
-    assert read_csv(tmp_path, "#,answer\n1,x\n").traces[0].output == "x"
-    with pytest.raises(InvalidImport, match="line 2: a cell contains a NUL byte"):
-        read_csv(tmp_path, "id,answer\n1,x\0\n")
 
 
 def test_xlsx__first_sheet(tmp_path: Path) -> None:

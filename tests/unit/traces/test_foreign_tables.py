@@ -83,11 +83,6 @@ def test_columns__verdict_words_pass_or_fail(tmp_path: Path) -> None:
     assert other.of("a").scores == {}
 
 
-def test_columns__a_name_that_all_rows_share_is_no_item(tmp_path: Path) -> None:
-    rows = [{"name": "nightly", "question": q, "answer": "x"} for q in ("a", "b")]
-    assert [trace.item_id for trace in read_rows(tmp_path, *rows).traces] == ["a", "b"]
-
-
 # --- cells
 
 
@@ -306,22 +301,6 @@ def test_strict__refuses_what_is_left_out(
     read_rows(tmp_path, *rows[:9], options=ReadOptions(strict=True))
 
 
-def test_report__has_at_most_four_lines(tmp_path: Path) -> None:
-    rows = [
-        {
-            "id": 1,
-            "answer": {"text": "<think>a</think>x"},
-            "tone": 0.5,
-            "latency": 3,
-            "note": "n",
-            "wert": 7,
-        },
-        *[{"id": n, "answer": {"text": "x"}, "tone": 1} for n in range(2, 9)],
-        {"id": 9, "answer": "x", "tone": "?"},
-    ]
-    assert len(read_rows(tmp_path, *rows).lines) == 4
-
-
 # --- what says whether an answer is right, and whose fault a failure is
 
 
@@ -398,22 +377,3 @@ def test_columns__errors_of_spreadsheets_are_missing_values(tmp_path: Path) -> N
 def test_scores__with_their_explanations(tmp_path: Path, scores: Any) -> None:
     table = read_rows(tmp_path, {"id": 1, "answer": "x", "scores": scores})
     assert table.of("1").scores == {"tone": 0.5, "facts": 1.0}
-
-
-def test_scores__a_name_twice_is_no_score(tmp_path: Path) -> None:
-    twice = [{"name": "tone", "score": 0.5}, {"name": "tone", "score": 1}]
-    table = read_rows(tmp_path, {"id": 1, "answer": "x", "scores": twice})
-    assert table.of("1").scores == {}
-    assert any("'scores' is not used" in note for note in table.notes)
-
-
-def test_columns__hours_are_no_scores(tmp_path: Path) -> None:
-    table = read_rows(tmp_path, {"id": 1, "answer": "x", "hours": 0.5, "rating": 2})
-    assert table.of("1").scores == {"rating": 2.0}
-
-
-def test_columns__number_of_a_question_is_no_question(tmp_path: Path) -> None:
-    rows = "Question #,Question,Bot Response\n1,Who?,x\n2,Where?,y\n"
-    table = import_path(write_file(tmp_path / "a.csv", rows))
-    assert table.columns["input"] == "Question"
-    assert [trace.input for trace in table.traces] == ["Who?", "Where?"]

@@ -1,8 +1,6 @@
 """Parsing of NDJSON lines, and its error messages."""
 
 import contextlib
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -104,18 +102,6 @@ def test_parse_trace__several_expected_answers_are_written_and_read_again(key: s
         parse_trace({"traceId": "t", key: ["a", 7]})
 
 
-def test_parse_trace__empty_tool_calls_differ_from_missing() -> None:
-    assert parse_trace({"traceId": "t", "toolCalls": []}).tool_calls == ()
-    assert parse_trace({"traceId": "t"}).tool_calls is None
-
-
-def test_parse_trace__only_the_trace_id_is_required() -> None:
-    trace = parse_trace({"traceId": "t"})
-    assert trace == Trace(trace_id="t", item_id="t")
-    assert trace == parse_trace(dict.fromkeys(FULL.keys() - {"output"}) | {"traceId": "t"})
-    assert trace.output is None
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -192,23 +178,6 @@ def test_iter_traces__errors_name_the_line(line: bytes, message: str) -> None:
     lines = [b'{"traceId": "first"}\n', b"\n", line]
     with pytest.raises(Invalid, match=message):
         list(iter_traces(lines))
-
-
-def test_iter_traces__skips_blank_lines_and_a_byte_order_mark() -> None:
-    lines = [b'\xef\xbb\xbf{"traceId": "a"}\r\n', b"  \r\n", b'{"traceId": "b"}']
-    assert [trace.trace_id for trace in iter_traces(lines)] == ["a", "b"]
-
-
-def test_iter_traces__reads_lines_lazily() -> None:
-    read: list[int] = []
-
-    def lines() -> Iterator[str]:
-        for number in range(100):
-            read.append(number)
-            yield json.dumps({"traceId": str(number)})
-
-    next(iter_traces(lines()))
-    assert read == [0]
 
 
 @given(

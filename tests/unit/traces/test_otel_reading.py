@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 from mosaico.traces.otel.assembly import assemble_trace
 from mosaico.traces.otel.export_body import PROTOBUF_TYPE, decode_body
 from mosaico.traces.otel.service import encode_spans
-from mosaico.traces.otel.spans import Span, StoredSpan, dump_content, load_span
+from mosaico.traces.otel.spans import Span
 from mosaico.traces.reported_usage import read_usage_details
 from mosaico.traces.sources.langfuse.usage import parse_span
 from mosaico.traces.types import Trace
@@ -126,11 +126,6 @@ def test_hidden__text_inside_of_messages_is_no_answer(mark: str) -> None:
     assert assemble(part(1, chat((3, 4), spoken))).output == f"The name is {mark}."
 
 
-def test_missing__attribute_that_says_nothing_is_not_named() -> None:
-    trace = assemble(part(1, {"my.message": "{}", "my.answers": "[]"}))
-    assert (trace.output, trace.tags) == (None, NOT_RECORDED)
-
-
 def test_pipeline__several_questions_and_answers_are_none_of_the_pipeline() -> None:
     asked = json.dumps({"prompt": {"question": QUESTION}, "store": {"query": "a filter"}})
     answered = json.dumps({"a": {"replies": ["Rome"]}, "b": {"replies": ["Milan"]}})
@@ -183,13 +178,6 @@ def test_warning__of_an_export_names_what_no_convention_knows(
         assert bool(encoded.message) is warned
 
 
-def test_stored_span__of_an_older_version_has_no_version_of_its_scope() -> None:
-    [old] = [one for one in decode_body(export([part(1, TEXTS)]), PROTOBUF_TYPE) if isinstance(one, Span)]  # fmt: skip
-    content = json.dumps(json.loads(dump_content(old))[:6])
-    row = StoredSpan(old.trace_id, old.span_id, None, old.name, old.start_ns, old.end_ns, content)
-    assert load_span(row) == old
-
-
 # --- tokens that are counted once
 
 
@@ -221,12 +209,6 @@ def test_tokens__of_a_span_without_a_kind_are_a_wrapper_or_a_call() -> None:
     calls = [part(number, chat((4, 1), TEXTS), parent=2) for number in (3, 4)]
     wrapper = assemble(part(1, {}), part(2, unnamed, parent=1), *calls)
     assert (wrapper.input_tokens, wrapper.turns) == (8, 2)
-
-
-def test_tokens__of_the_last_step_are_no_sum() -> None:
-    root = {"ai.operationId": "ai.generateText", "ai.prompt": QUESTION, "ai.response.text": "Rome", "ai.usage.promptTokens": 9, "ai.usage.completionTokens": 2}  # fmt: skip
-    trace = assemble(part(1, root))
-    assert (trace.input, trace.output, trace.input_tokens) == (QUESTION, "Rome", None)
 
 
 @pytest.mark.parametrize("operation", ["fetch_response", "create_agent", "list_runs", "retrieval"])

@@ -85,16 +85,6 @@ def test_langsmith__several_outputs_are_a_question(tmp_path: Path) -> None:
         read(tmp_path, csv_file(row), output="outputs.reply")
 
 
-def test_langsmith__sides_of_an_answer_are_not_the_answer(tmp_path: Path) -> None:
-    row = {
-        "inputs.question": "1+1?",
-        "outputs.answer": "2",
-        "outputs.documents": "['d1']",
-        "execution_time": "1",
-    }
-    assert read(tmp_path, csv_file(row)).of("1+1?").output == "2"
-
-
 def test_langsmith__rows_of_the_package_and_of_runs(tmp_path: Path) -> None:
     row = {
         "run": {
@@ -272,16 +262,6 @@ def test_azure__metrics_of_one_name_keep_their_evaluator(tmp_path: Path) -> None
     }
 
 
-def test_azure__without_a_target_the_answer_is_an_input(tmp_path: Path) -> None:
-    row = azure_row(**{"inputs.response": "Closed", "line_number": 0})
-    del row["outputs.response"]
-    assert texts(read(tmp_path, json_lines(row, row)).of("Open on Sunday?", 1)) == (
-        "Open on Sunday?",
-        "No",
-        "Closed",
-    )
-
-
 def phoenix_row(**fields: Any) -> dict[str, Any]:
     return {
         "example_id": "RXg6MQ==",
@@ -313,22 +293,6 @@ def test_phoenix__repetitions_are_trials_and_annotations_scores(tmp_path: Path) 
     assert imported.of("RXg6MQ==", 1).output == "blue"
     assert imported.of("RXg6Mg==").outcome is TraceOutcome.AGENT_ERROR
     assert any("evaluator failed: close 1" in note for note in imported.notes)
-
-
-def test_phoenix__csv_equals_json(tmp_path: Path) -> None:
-    row = phoenix_row()
-    [correct, close] = row.pop("annotations")
-    flat = {
-        name: json.dumps(cell) if isinstance(cell, dict) else cell for name, cell in row.items()
-    }
-    flat |= {f"annotation_correct_{name}": correct[name] for name in ("score", "label", "error")}
-    flat |= {f"annotation_close_{name}": close[name] for name in ("score", "label", "error")}
-    flat["metadata"] = '{"topic": "stock"}'
-    [from_csv] = read(tmp_path, csv_file(flat)).traces
-    [from_json] = read(tmp_path, json_file([phoenix_row()])).traces
-    assert texts(from_csv) == texts(from_json)
-    assert (from_csv.scores, from_csv.item_id) == (from_json.scores, from_json.item_id)
-    assert from_csv.tags == ("category:stock",)
 
 
 def langfuse_row(**fields: Any) -> dict[str, Any]:
@@ -389,16 +353,6 @@ def test_langfuse_export__csv_and_observations(tmp_path: Path) -> None:
     [failed] = read(tmp_path, json_file([observation])).traces
     assert (failed.outcome, failed.output) == (TraceOutcome.INFRA_ERROR, None)
     assert (failed.latency_ms, failed.input_tokens, failed.cost_usd) == (300.0, 5, 0.01)
-
-
-def test_langfuse_export__dataset_run_has_only_links(tmp_path: Path) -> None:
-    run = {
-        "id": "r",
-        "datasetName": "n",
-        "datasetRunItems": [{"traceId": "t", "datasetItemId": "d"}],
-    }
-    with pytest.raises(InvalidImport, match="links of a dataset run"):
-        read(tmp_path, json_file(run))
 
 
 def test_mlflow__traces_with_assessments(tmp_path: Path) -> None:
@@ -464,28 +418,6 @@ def test_mlflow__evaluation_in_columns(tmp_path: Path) -> None:
         ("Capital of Italy?", "Rome", "Milan"),
         {"correct": 0.0},
     )
-
-
-def test_mlflow__table_of_the_older_evaluation(tmp_path: Path) -> None:
-    table = {
-        "columns": [
-            "question",
-            "ground_truth",
-            "outputs",
-            "latency",
-            "token_count",
-            "toxicity/v1/score",
-            "relevance/v1/score",
-            "relevance/v1/justification",
-        ],
-        "data": [["Capital of Peru?", "Lima", "Lima", 0.5, 3, 0.01, 5, "right"]],
-    }
-    imported = read(tmp_path, json_file(table))
-    assert imported.format == "mlflow-evaluate"
-    trace = imported.of("Capital of Peru?")
-    assert texts(trace) == ("Capital of Peru?", "Lima", "Lima")
-    assert (trace.scores, trace.latency_ms) == ({"toxicity": 0.01, "relevance": 5.0}, 500.0)
-    assert imported.directions == {"toxicity": "low"}
 
 
 def test_braintrust__pairs_by_input_and_skips_steps(tmp_path: Path) -> None:
@@ -674,10 +606,3 @@ def test_tool_table__labels_and_scores_of_the_user(tmp_path: Path) -> None:
         {"grade": 1.0, "more": 0.5},
         {"grade": 0.0, "more": 0.5},
     ]
-
-
-def test_tool_table__what_only_has_a_position_says_so(tmp_path: Path) -> None:
-    row = {"object": "eval.run.output_item", "status": "pass", "sample": {}, "results": []}
-    imported = read(tmp_path, json_file([row | {"sample": {"output": "a"}}]))
-    assert [trace.item_id for trace in imported.traces] == ["row 1"]
-    assert "paired by their position" in imported.lines[0]

@@ -41,15 +41,6 @@ def test_json_lines__values_become_texts(tmp_path: Path) -> None:
     assert table.of("3").output == ""
 
 
-def test_json_lines__broken_line_names_line_and_column(tmp_path: Path) -> None:
-    path = write_file(tmp_path / "a.jsonl", '{"id": 1, "output": "x"}\n\n{"id": 2, "output" "x"}\n')
-    with pytest.raises(InvalidImport, match=r"a.jsonl: line 3, column 20: not valid JSON"):
-        import_path(path)
-    write_file(path, '{"id": 1, "output": "x"}\n[1]\n')
-    with pytest.raises(InvalidImport, match="line 2: expected a JSON object with one result"):
-        import_path(path)
-
-
 def test_parquet__equals_the_same_table_as_csv(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     import pyarrow as pa
@@ -108,16 +99,6 @@ def test_scores__that_are_no_numbers_are_named_or_rejected(tmp_path: Path) -> No
     late = [{"id": n, "output": "x", "scores": {"Tone": 1}} for n in range(100)] + rows
     with pytest.raises(InvalidImport, match=r"line 101, column 'scores': .* an object of numbers"):
         import_path(write_json_lines(tmp_path / "b.jsonl", *late))
-
-
-def test_columns__that_nothing_reads_are_named(tmp_path: Path) -> None:
-    row = {"id": 1, "output": "x", "meta": {"key": "i"}, "note": "n", "empty": "", "seed": 7}
-    rows = [row] * 100 + [{**row, "late": "x"}]
-    table = import_path(write_json_lines(tmp_path / "a.jsonl", *rows), item="meta.key")
-    assert [note for note in table.notes if "that are not used" in note] == [
-        "columns that are not used: id, note, seed",
-        "columns that are not used, after the first 100 rows: late",
-    ]
 
 
 @pytest.mark.parametrize(

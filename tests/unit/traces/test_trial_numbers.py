@@ -49,13 +49,3 @@ def test_trial_counts__an_item_with_a_repeated_number_is_numbered_in_the_order_o
 def test_trial_counts__hashes_beside_each_other_are_different_items(window: int) -> None:
     trials = [0, MAX_TRIAL, MAX_TRIAL, 1]
     assert number([-1, 0, 1, -1], trials, window) == trials
-
-
-@pytest.mark.parametrize("window", [1_000, 100_000])
-def test_trial_counts__ends_at_the_largest_number(window: int) -> None:
-    numbers = number([A] * (MAX_TRIAL + 3), [0] * (MAX_TRIAL + 3), window)
-    assert numbers[-4:] == [MAX_TRIAL - 1, MAX_TRIAL, MAX_TRIAL, MAX_TRIAL]
-
-
-def test_trial_counts__nothing_has_no_numbers(window: int) -> None:
-    assert number([], [], window) == []

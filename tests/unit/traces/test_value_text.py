@@ -164,10 +164,6 @@ def test_read_text__question_is_that_of_the_user() -> None:
     assert read_text(options, TextRole.QUESTION).form is ValueForm.JSON
 
 
-def test_read_text__one_reference_in_a_list_is_that_reference() -> None:
-    assert read_text(["Oslo"], TextRole.REFERENCE).text == "Oslo"
-
-
 def test_read_texts__choices_are_several_answers() -> None:
     choices = [{"index": n, "message": {"role": "assistant", "content": f"a{n}"}} for n in range(3)]
     assert [text.text for text in read_texts({"choices": choices})] == ["a0", "a1", "a2"]
@@ -258,14 +254,3 @@ def test_read_text__message_that_was_printed_in_place_of_its_content() -> None:
     # Not the notation of Python, and another text that begins in the same way.
     for text in (r"content='\x' additional_kwargs={}", "content='x' is an attribute"):
         assert read_text(text).text == text
-
-
-def test_read_text__response_of_ollama() -> None:
-    response = {
-        "model": "m",
-        "created_at": "now",
-        "response": "Paris",
-        "done": True,
-        "context": [1],
-    }
-    assert read_text(response).text == "Paris"

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from standardwebhooks.webhooks import Webhook
 
-from mosaico.benchmarks.config_types import EventTriggers, LangfuseTrigger
+from mosaico.benchmarks.config_types import LangfuseTrigger
 from mosaico.triggers.rules import (
     MAX_SECRETS,
     LangfuseEvent,
     TriggerEventType,
     clock_skew_s,
     decode_key,
-    digest,
     find_signing_key,
     generate_secret,
     parse_langfuse_event,
@@ -154,15 +153,6 @@ def test_generate_secret__reference_library_verifies_our_signature() -> None:
     assert Webhook(secret).verify('{"a": 1}', headers) == {"a": 1}
 
 
-def test_find_signing_key__returns_the_index_of_the_key() -> None:
-    call = parse_standard_signature(MESSAGE_ID, TIMESTAMP, SIGNATURE, BODY)
-    assert call is not None
-    other_keys = [decode_key(generate_secret()) for _ in range(MAX_SECRETS - 1)]
-    assert find_signing_key(call, [*other_keys, decode_key(SECRET)]) == MAX_SECRETS - 1
-    assert find_signing_key(call, other_keys) is None
-    assert find_signing_key(call, []) is None
-
-
 def test_find_signing_key__computes_the_same_number_of_digests_without_keys(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -227,11 +217,6 @@ def test_parse_langfuse_signature__malformed_headers_are_none(header: str | None
     assert not signed_by_langfuse(header, b"{}")
 
 
-def test_digest__separates_its_parts() -> None:
-    # Joined without separators, the first three would have one digest.
-    assert len({digest("ab", "c"), digest("a", "bc"), digest("abc"), digest("ab", "c", "")}) == 4
-
-
 REMOTE = {"projectId": "p-1", "datasetId": "d-1", "datasetName": "support"}
 
 
@@ -268,29 +253,6 @@ def test_parse_langfuse_event__remote_experiment_with_run_options(
 def prompt_version(action: str = "created") -> dict[str, Any]:
     prompt = {"id": "v", "name": "greeting", "projectId": "p-1", "labels": ["latest", "production"]}
     return {"id": "e-1", "type": "prompt-version", "action": action, "prompt": prompt}
-
-
-def test_parse_langfuse_event__deleted_prompt_version_is_other() -> None:
-    event = parse_langfuse_event(prompt_version())
-    assert (event.type, event.id, event.prompt_name, event.labels) == (
-        TriggerEventType.PROMPT_VERSION,
-        "e-1",
-        "greeting",
-        ("latest", "production"),
-    )
-    assert parse_langfuse_event(prompt_version("updated")).type is TriggerEventType.PROMPT_VERSION
-    assert parse_langfuse_event(prompt_version("deleted")).type is TriggerEventType.OTHER
-
-
-def test_parse_langfuse_event__monitor_alert() -> None:
-    payload = {"monitorId": "m-1", "severity": "critical", "message": "too slow"}
-    event = parse_langfuse_event({"id": "e-2", "type": "monitor-alert", "payload": payload})
-    assert (event.type, event.id, event.monitor_id, event.severity) == (
-        TriggerEventType.MONITOR_ALERT,
-        "e-2",
-        "m-1",
-        "critical",
-    )
 
 
 json_values = st.recursive(
@@ -358,9 +320,3 @@ def test_rule_matches__monitor_id(fields: Any, expected: bool) -> None:
         type=TriggerEventType.MONITOR_ALERT, monitor_id="m-1", severity="critical"
     )
     assert rule_matches(event, rule(event="monitor-alert", **fields)) is expected
-
-
-def test_triggers__all_triggers_are_off_by_default() -> None:
-    assert not EventTriggers().has_any
-    assert EventTriggers.model_validate({"newRun": {}}).has_any
-    assert EventTriggers.model_validate({"langfuse": [{"event": "monitor-alert"}]}).has_any

@@ -84,11 +84,6 @@ def test_run__makes_every_trial_and_writes_traces_in_planned_order(tmp_path: Pat
     assert not journal_of(recorder.path).exists()
 
 
-def test_run__two_runs_of_one_second_get_two_files(tmp_path: Path) -> None:
-    paths = {run(tmp_path, RecordingAgent()).path.name for _ in range(2)}
-    assert paths == {"q-2026-11-22-020000.jsonl", "q-2026-11-22-020000-2.jsonl"}
-
-
 def test_resumed_run__repeats_only_what_was_not_finished(tmp_path: Path) -> None:
     agent = RecordingAgent(
         {
@@ -173,11 +168,6 @@ def trace_of(answer: AgentAnswer) -> Trace:
     return trace_of_answer(ItemAttempt(ITEMS[0], 0), answer, 5.0)
 
 
-def test_answer__nothing_is_an_empty_answer() -> None:
-    assert trace_of(AgentAnswer(fields={"output": None})).output == ""
-    assert trace_of(AgentAnswer()).output == ""
-
-
 def test_answer__reports_everything_but_its_identity() -> None:
     fields = {
         "output": "x",
@@ -210,15 +200,6 @@ def test_answer__error_or_invalid_field_is_a_failure(
     trace = trace_of(AgentAnswer(fields=fields))
     assert trace.outcome is outcome
     assert trace.error
-
-
-def test_answer__unstorable_text_is_replaced() -> None:
-    assert trace_of(AgentAnswer(fields={"output": "a\0b\ud800"})).output == "a�b�"
-
-
-def test_items__several_trials_of_an_item_are_one_item() -> None:
-    traces = [trace_of(AgentAnswer()), replace(trace_of(AgentAnswer()), trial=1)]
-    assert items_of(traces, "d") == [ITEMS[0]]
 
 
 def test_items__id_with_two_inputs_is_refused() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 import mosaico
 from mosaico import DatasetItem
-from mosaico.traces.execution.items import UnusableDataset
 from mosaico.traces.types import TraceOutcome
 
 ROWS = [
@@ -112,27 +111,3 @@ def test_run_experiment__task_that_hangs_is_timeout(tmp_path: Path) -> None:
     finally:
         released.set()
     assert {trace.outcome for trace in experiment.traces} == {TraceOutcome.TIMEOUT}
-
-
-def test_run_experiment__unknown_key_of_answer_is_failure(tmp_path: Path) -> None:
-    experiment = mosaico.run_experiment(lambda _: {"answer": "x"}, ROWS, save=tmp_path)
-    assert "unknown key 'answer'" in (experiment.traces[0].error or "")
-
-
-def test_run_experiment__dataset_without_inputs_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UnusableDataset):
-        mosaico.run_experiment(answer, [{"id": "a", "output": "x"}], save=tmp_path)
-
-
-def test_run_experiment__budget_ends_the_run(tmp_path: Path) -> None:
-    experiment = mosaico.run_experiment(
-        answer_async, ROWS, run_usd=0.5, concurrency=1, save=tmp_path
-    )
-    # Each answer costs 0.5: the first one uses the whole budget.
-    assert (len(experiment.traces), experiment.missing) == (1, ["capital"])
-
-
-def test_experiment__is_a_table_in_a_notebook(tmp_path: Path) -> None:
-    html = mosaico.run_experiment(lambda _: "<b>", ROWS, save=tmp_path)._repr_html_()
-    assert "&lt;b&gt;" in html
-    assert "2 attempts" in html

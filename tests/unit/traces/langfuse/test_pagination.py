@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from threading import Barrier
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from mosaico.traces.sources.langfuse.v4_paging import (
     fetch_with_splitting,
     iter_newest_first,
 )
-from tests.support.waiting import LIVENESS_S
 
 JSON = dict[str, Any]
 DAY = TimeWindow(start=0, end=86_400_000, limit=100)
@@ -89,22 +87,6 @@ def test_iter_newest_first__remaining_windows_contain_exactly_the_unread_rows(
     assert ids(pages[: index + 1]) + ids(again) == ids(pages)
 
 
-def test_iter_newest_first__without_width_reads_one_chain_of_pages() -> None:
-    rows = Rows(range(250))
-    pages = read(rows, [TimeWindow(start=0, end=1_000, limit=100)])
-    assert [len(page.rows) for page in pages] == [100, 100, 50]
-    assert len(rows.requested) == 3
-
-
-def test_window_sizer__adapts_the_width_to_the_density_of_rows() -> None:
-    dense, rare = [900 + number // 10 for number in range(1_000)], [5, 300]
-    rows = Rows([*rare, *dense])
-    pages = read(rows, [TimeWindow(start=0, end=1_000, limit=100)], width=100)
-    assert len(ids(pages)) == 1_002
-    # Ten full pages are necessary; 900 empty milliseconds must not cost hundreds of requests.
-    assert len(rows.requested) < 40
-
-
 @pytest.mark.parametrize("at_most", [50, 13, 1])
 def test_fetch_with_splitting__too_large_pages_are_split(at_most: int) -> None:
     rows = Rows(range(120), at_most=at_most)
@@ -117,20 +99,6 @@ def test_fetch_with_splitting__raises_the_final_error_when_one_row_is_too_large(
     rows = Rows(range(120), at_most=0)
     with pytest.raises(LangfuseUnavailable):
         read(rows, [TimeWindow(start=0, end=1_000, limit=100)])
-
-
-def test_split__reduces_rows_then_time_then_rows_to_one() -> None:
-    # 100, 50, 25, 12 and 6 rows; 3, 2 and 1.5 s of time; then 3 rows and 1.
-    part, sizes = TimeWindow(start=0, end=3_000, limit=100), []
-    while smaller := part.split():
-        part = smaller[0]
-        sizes.append((part.limit, part.end - part.start))
-    assert sizes == [
-        *((limit, 3_000) for limit in (50, 25, 12, 6)),
-        (6, 1_500),
-        (3, 1_500),
-        (1, 1_500),
-    ]
 
 
 def test_split__two_halves_cover_the_window() -> None:
@@ -178,39 +146,3 @@ def test_loop_detector__repeated_rows_or_cursors_end_the_reading(
     assert [page.loop_detected for page in pages] == [False] * (len(pages) - 1) + [True]
     assert len(pages) <= 5
     assert "the same page twice" in caplog.text
-
-
-def test_iter_newest_first__large_pages_are_not_prefetched() -> None:
-    fetched_windows: list[TimeWindow] = []
-
-    def fetch(part: TimeWindow) -> WindowRows:
-        fetched_windows.append(part)
-        # More than the 16 MiB that may wait in memory.
-        return WindowRows(rows=[{"id": str(part.start)}], remaining=[], size_bytes=32 * 1024 * 1024)
-
-    row_pages = iter_newest_first(
-        [TimeWindow(start=0, end=100, limit=1)], fetch, sizer=WindowSizer(width_ms=1), concurrency=4
-    )
-    for number in range(1, 11):
-        next(row_pages)
-        assert len(fetched_windows) == number
-
-
-def test_iter_newest_first__small_pages_are_prefetched_after_the_first() -> None:
-    fetched_windows: list[TimeWindow] = []
-    four = Barrier(4, timeout=LIVENESS_S)
-
-    def fetch(part: TimeWindow) -> WindowRows:
-        fetched_windows.append(part)
-        if len(fetched_windows) > 1:
-            four.wait()  # fails unless four requests run at once
-        return WindowRows(rows=[{"id": str(part.start)}], remaining=[], size_bytes=1024)
-
-    row_pages = iter_newest_first(
-        [TimeWindow(start=0, end=100, limit=1)], fetch, sizer=WindowSizer(width_ms=1), concurrency=4
-    )
-    next(row_pages)
-    assert len(fetched_windows) == 1
-    next(row_pages)
-    # The one before, and four at once.
-    assert len(fetched_windows) == 5

@@ -13,12 +13,10 @@ from mosaico.traces.registry import TraceQuery
 from mosaico.traces.sources.langfuse.failures import LangfusePolicy
 from mosaico.traces.sources.langfuse.reader import ExperimentRun, ItemAnswer
 from mosaico.traces.sources.langfuse.settling import (
-    MIN_PAUSE_MS,
     RunSettler,
     describe_doubts,
     first_time_ms,
     select_newest_run,
-    settle_time_ms,
 )
 
 HOUR = 3_600_000
@@ -70,12 +68,6 @@ def test_select_newest_run__overlapping_runs_are_trials_with_a_doubt() -> None:
     assert "'item-0', 'item-1', 'item-2', …" in doubt
 
 
-def test_select_newest_run__passes_without_a_pause_are_trials() -> None:
-    assert len(select_newest_run(night(0, trials=3)).rows) == 15
-    assert describe_doubts(select_newest_run(night(0, trials=3)), 15) is not None
-    assert describe_doubts(select_newest_run(night(0, trials=3, numbered=True)), 15) is None
-
-
 def test_select_newest_run__short_pause_is_a_doubt_and_settle_for_decides() -> None:
     rows = [*night(0), *night(5 * 60_000)]
     newest = select_newest_run(rows)
@@ -87,17 +79,6 @@ def test_select_newest_run__short_pause_is_a_doubt_and_settle_for_decides() -> N
     assert "279 s" in doubt
     assert len(select_newest_run(rows, settle_ms=279_000).rows) == 10
     assert len(select_newest_run(rows, settle_ms=278_999).rows) == 5
-
-
-def test_select_newest_run__numbered_trials_may_come_after_a_pause() -> None:
-    second = [row._replace(trial=1) for row in night(24 * HOUR)]
-    assert len(select_newest_run([*night(0), *second]).rows) == 10
-
-
-def test_settle_time__three_usual_intervals() -> None:
-    assert settle_time_ms(night(0, items=9, every=40_000)) == 120_000
-    assert settle_time_ms(night(0)) == MIN_PAUSE_MS
-    assert settle_time_ms([ItemAnswer("slow", 0, 100_000)]) == 300_000
 
 
 nights = st.lists(
