@@ -118,14 +118,6 @@ def test_trace_source__resumes_after_any_page_with_the_same_traces(
         assert traces_of(again) == traces_of(pages[page_number:])
 
 
-def test_trace_source__retry_from_the_start_reads_the_same_traces(
-    case: Case, service_resources: Resources
-) -> None:
-    query = case.fill(service_resources, [FULL, *case.lines()])
-    first, again = (traces_of(read(service_resources, case, query)) for _ in range(2))
-    assert again == first
-
-
 def test_trace_source__empty_answer_differs_from_one_that_was_not_recorded(
     case: Case, service_resources: Resources
 ) -> None:

@@ -66,32 +66,6 @@ def test_workers__scaled_to_zero_and_back_complete_what_waited(deployment: Deplo
         assert len(deployment.database.stored_run(run_id).results) == TRACES
 
 
-def test_workers__a_failing_source_fails_the_run_with_its_code(deployment: Deployment) -> None:
-    deployment.programs.worker()
-
-    run = deployment.ended_run(deployment.start("unknown-run"))
-
-    assert (run["status"], run["errorCode"]) == ("FAILED", "DATASET_NOT_FOUND")
-    assert "upload" in run["errorMessage"]
-
-
-def test_workers__a_job_of_a_newer_version_waits(deployment: Deployment) -> None:
-    deployment.upload("run-1")
-    deployment.database.execute(
-        "INSERT INTO procrastinate_jobs (queue_name, task_name, args)"
-        " VALUES ('runs', 'runs.future_task', '{}')"
-    )
-    deployment.programs.worker()
-
-    deployment.completed_run(deployment.start("run-1"))
-
-    waits = """
-        SELECT status = 'todo' AND attempts = 0 AND scheduled_at > now()
-        FROM procrastinate_jobs WHERE task_name = 'runs.future_task'
-    """
-    until(lambda: bool(deployment.database.value(waits)))
-
-
 def test_delete_run__while_it_is_scored_leaves_nothing(
     deployment: Deployment,
 ) -> None:

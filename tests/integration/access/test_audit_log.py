@@ -63,30 +63,6 @@ def test_audit_log__every_change_has_actor_action_resource_and_fields(service: S
     assert "sk-lf" not in service.send("GET", "/audit").text
 
 
-def test_audit_log__resource_ids_equal_to_path_segments_are_not_confused(
-    service: Service,
-) -> None:
-    service.create_agent("agents")
-    service.create_benchmark("kpis", metrics=["ROUGE"])
-    body = {"name": "s", "benchmarkId": "kpis", "agentId": "agents"}
-    service.post("/schedule-configs", {"id": "fires", "cronExpression": "0 0 2 * * *", **body})
-    run = service.post("/schedule-configs/fires/trigger")["runId"]
-    service.post(f"/benchmark-runs/{run}/cancel")
-    service.post("/benchmarks/kpis/kpis", {"id": "benchmarks", "name": "k", "formula": "ROUGE"})
-    service.delete("/benchmarks/kpis/kpis/benchmarks")
-    service.delete("/schedule-configs/fires")
-    assert [kind[1:3] for kind in audit_entries(service)] == [
-        ("agents", "agents"),
-        ("benchmarks", "kpis"),
-        ("schedule-configs", "fires"),
-        ("schedule-configs", "fires"),
-        ("benchmark-runs", run),
-        ("kpis", "benchmarks"),
-        ("kpis", "benchmarks"),
-        ("schedule-configs", "fires"),
-    ]
-
-
 def test_audit_log__entry_contains_key_request_and_path(service: Service) -> None:
     service.post("/agents", {"id": "a", "name": "A"}, **{"X-Request-Id": "run-7"})
     (line,) = lines(service)

@@ -146,34 +146,6 @@ def test_alert_page__is_acknowledged_with_a_note(month: Service) -> None:
     assert month.client.post(address, data=wrong, headers=HTML).status_code == 422
 
 
-def test_inbox__shows_silences_that_start_later(benchmark_service: Service) -> None:
-    for name, starts, ends in (
-        ("current", "2020-01-01", "2099-01-01"),
-        ("later", "2098-01-01", "2099-01-01"),
-    ):
-        benchmark_service.post(
-            "/silences",
-            {
-                "id": name,
-                "matchers": {"name": f"{name}-*"},
-                "startsAt": f"{starts}T00:00:00Z",
-                "endsAt": f"{ends}T00:00:00Z",
-            },
-        )
-    page = read_page(benchmark_service, "/inbox?tab=silenced")
-    # The newest first.
-    second, first = re.findall(r"<article.*?</article>", page, re.DOTALL)
-    for article, name in ((first, "current"), (second, "later")):
-        assert f"rules named {name}-*" in article
-        assert f'href="/silences/{name}/edit"' in article
-        assert f'action="/silences/{name}/end"' in article
-    assert ("from <time" in first, "from <time" in second) == (False, True)
-    assert "2098-01-01" in second
-    [address] = re.findall(r'<a type="application/json" href="([^"]+)"', page)
-    listed = benchmark_service.client.get(unescape(address)).json()["items"]
-    assert {silence["id"] for silence in listed} == {"current", "later"}
-
-
 def test_test_messages__link_to_their_endpoint_and_to_their_rule(
     benchmark_service: Service, create_rule: RuleMaker
 ) -> None:

@@ -1,13 +1,10 @@
 """Filters of lists: an ID that does not exist is an error, and an empty list says why it is empty."""
 
-import json
 from pathlib import Path
-from urllib.parse import unquote
 
 import pytest
 
 from tests.integration.cli.conftest import Shell
-from tests.support.every_page import write_every_page
 from tests.support.service import Service, pair
 
 UNKNOWN = {
@@ -97,39 +94,6 @@ def test_filter__rows_of_a_deleted_schedule_are_listed(mosaico: Shell, service: 
         "status\nPENDING\n",
         f"page: {mosaico.variables['MOSAICO_URL']}/runs?schedule={schedule['id']}\n",
     )
-
-
-def test_list__prints_the_page_with_its_filters(mosaico: Shell, service: Service) -> None:
-    """The page accepts each of them, and shows the rows of the command."""
-    with service.resources.db.begin() as session:
-        write_every_page(session)
-    url = mosaico.variables["MOSAICO_URL"]
-    since = "2026-01-02T03:04:05+02:00"
-    for command, page in (
-        ("runs list --trigger MANUAL --validity VALID --verdict REGRESSED --sort verdict", "/runs?triggeredBy=MANUAL&validity=VALID&verdict=REGRESSED&sort=verdict"),
-        (f"runs list --agent sql --agent billing --from {since}", "/runs?agent=sql&agent=billing&from=2026-01-02T03%3A04%3A05%2B02%3A00"),
-        ("alerts list --agent billing --benchmark support --run run-billing-support-0 --rule rule-1 --state firing --severity critical --sort name", "/alert-history?benchmark=support&agent=billing&run=run-billing-support-0&rule=rule-1&state=FIRING&severity=CRITICAL&sort=name"),
-        ("alerts list --silence silence-1 --text 100%", "/alert-history?silence=silence-1&text=100%25"),
-        ("alerts rules list --agent billing", "/alerts?agent=billing"),
-        ("alerts silences list --active", "/inbox?tab=silenced&active=true"),
-        ("alerts silences list --ended", "/inbox?tab=silenced&ended=true"),
-        ("incidents list --kpi support-pass --state open", "/incidents?kpi=support-pass&state=OPEN"),
-        ("schedules list --benchmark support", "/schedules?benchmark=support"),
-        ("datasets list --name support", "/datasets?name=support"),
-        ("agents list --archived", "/agents?archived=true"),
-        ("benchmarks list --archived", "/benchmarks?archived=true"),
-        ("audit --action create_agent --resource agents", "/audit?action=create_agent&resourceType=agents"),
-        ("notify deliveries list --status delivered", "/deliveries?status=DELIVERED"),
-        ("notify endpoints list --disabled", "/endpoints?disabled=true"),
-        ("inbox list --unread", "/inbox?tab=open"),
-        ("history list --kpi support-pass --agent billing", "/benchmarks/support/kpis/support-pass?agent=billing"),
-    ):  # fmt: skip
-        listed = mosaico.ok(*command.split())
-        assert listed.stderr.endswith(f"page: {url}{page}\n"), command
-        response = service.client.get(page, headers={"Accept": "text/html"})
-        assert response.status_code == 200, page
-        [first, *_] = [row.get("id", "") for row in json.loads(mosaico.ok(*command.split(), "--json").stdout)["items"]] or [""]  # fmt: skip
-        assert str(first) in unquote(response.text), command
 
 
 def test_links__have_the_public_url_when_another_setting_is_wrong(mosaico: Shell) -> None:

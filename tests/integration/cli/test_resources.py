@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.cli.conftest import Shell
-from tests.support.every_page import write_every_page
 from tests.support.service import Service, ndjson, pair
 
 
@@ -52,35 +51,6 @@ def test_agent__is_created_listed_shown_updated_and_deleted(
     assert changed["langfuseUrl"] == "https://langfuse.example"
     mosaico.ok("agents", "delete", "agent-1", "--yes")
     assert service.get("/agents")["items"] == []
-
-
-def test_commands__print_the_page_of_each_resource(mosaico: Shell, service: Service) -> None:
-    url = mosaico.variables["MOSAICO_URL"]
-    with service.resources.db.begin() as session:
-        write_every_page(session)
-    for command, page in (
-        (("datasets", "show", "upload-1"), "/datasets/upload-1"),
-        (("keys", "show", "key-1"), "/keys/key-1"),
-        (("alerts", "silences", "show", "silence-1"), "/silences/silence-1/edit"),
-        (("notify", "deliveries", "show", "delivery-1"), "/deliveries/delivery-1"),
-        (("inbox", "show", "note-0"), "/inbox?tab=all"),
-        (("runs", "list"), "/runs"),
-        (("agents", "list"), "/agents"),
-        (("benchmarks", "list"), "/benchmarks"),
-        (("schedules", "list"), "/schedules"),
-        (("datasets", "list"), "/datasets"),
-        (("keys", "list"), "/keys"),
-        (("audit",), "/audit"),
-        (("incidents", "list"), "/incidents"),
-        (("alerts", "list"), "/alert-history"),
-        (("alerts", "rules", "list"), "/alerts"),
-        (("alerts", "silences", "list"), "/inbox?tab=silenced"),
-        (("notify", "endpoints", "list"), "/endpoints"),
-        (("notify", "deliveries", "list"), "/deliveries"),
-        (("inbox", "list"), "/inbox?tab=all"),
-    ):
-        assert f"page: {url}{page}\n" in mosaico.ok(*command).stderr, command
-        assert service.client.get(page, headers={"Accept": "text/html"}).status_code == 200, page
 
 
 def test_agent__secret_key_is_read_from_a_file_or_stdin_and_never_shown(

@@ -114,30 +114,6 @@ def test_cancel_and_retry__start_a_new_run(
     assert (stored["retryOf"], stored["retryCount"]) == (run["id"], 1)
 
 
-def test_list__filters_by_benchmark_agent_and_status(
-    mosaico: Shell, service: Service, two_traces: None
-) -> None:
-    done, waiting = service.complete_run(), service.start_run()
-
-    def listed(*options: str) -> list[str]:
-        lines = mosaico.ok("runs", "list", *options).stdout.splitlines()
-        assert lines[0].split("\t")[:3] == ["id", "status", "verdict"]
-        return [line.split("\t")[0] for line in lines[1:]]
-
-    assert listed() == [waiting["id"], done["id"]]
-    assert listed("--limit", "1") == [waiting["id"]]
-    assert listed("--status", "completed") == [done["id"]]
-    assert listed("--benchmark", "bench-001", "--agent", "agent-001") == listed()
-    assert listed("--agent", "nobody", "--agent", "agent-001") == listed()
-    assert listed("--from", done["createdAt"], "--to", waiting["createdAt"]) == [done["id"]]
-    assert listed("--status", "completed", "--status", "PENDING", "--sort", "created") == [
-        done["id"], waiting["id"]
-    ]  # fmt: skip
-    page = json.loads(mosaico.ok("runs", "list", "--json").stdout)
-    assert page == service.get("/benchmark-runs")
-    assert mosaico("runs", "list", "--status", "SLEEPING").exit_code == 2
-
-
 def _read_first_line(stream: IO[bytes]) -> bytes:
     """The first line of a command; empty if the command ends without one."""
     return stream.readline()

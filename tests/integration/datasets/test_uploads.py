@@ -8,7 +8,6 @@ import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -27,7 +26,7 @@ from mosaico.traces.storable_traces import MAX_TEXT_CHARS
 from mosaico.traces.trial_numbers import TrialCounts
 from mosaico.traces.uploads import queries
 from mosaico.traces.uploads.queries import read_uploaded_traces
-from tests.support.service import JSON, Service, ndjson, pair, run_mosaico
+from tests.support.service import JSON, Service, ndjson, pair
 
 DATASETS = "/local-datasets"
 RUN_1 = {"name": "support", "runName": "run-1"}
@@ -72,30 +71,6 @@ def test_upload__is_stored_listed_shown_and_deleted(service: Service) -> None:
         assert problem["type"] == "/problems/dataset-not-found"
     service.work()
     assert rows(service, "collected_traces") == 1
-
-
-def test_upload__names_the_keys_that_nothing_reads(service: Service, tmp_path: Path) -> None:
-    """Misspelled keys, also of tool calls; a key without content loses nothing."""
-    call = {"name": "grep", "args": {"q": "x"}}
-    lines = [
-        pair(1, expected_output="a", note=None),
-        pair(2, toolCalls=[call]) | {"é 😀": 1},
-    ]
-    names = ["expected_output", "é 😀", "toolCalls[].args"]
-    dataset = upload(service, ndjson(lines)).json()
-    assert dataset["ignoredKeys"] == names
-    assert service.get(f"{DATASETS}/{dataset['id']}")["ignoredKeys"] == names
-    many = {f"key {number}": 1 for number in range(100)}
-    # The names of at most 20 keys are stored.
-    assert len(service.upload([pair(1) | many], name="many")["ignoredKeys"]) == 20
-    assert service.upload([pair(1)], name="good")["ignoredKeys"] == []
-    file = tmp_path / "traces.jsonl"
-    file.write_bytes(ndjson([pair(1, score=1), pair(2)]))
-    result = run_mosaico(
-        service, "datasets", "upload", file, "--name", "command", "--run-name", "r"
-    )
-    assert "warning: keys that are not used: score\n" in result.stderr
-    assert "not read: score" in service.client.get("/datasets").text
 
 
 def test_upload__invalid_line_rejects_the_whole_upload(service: Service) -> None:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from html import unescape
 from html.parser import HTMLParser
 from typing import Any, Final
 
@@ -15,7 +14,6 @@ from tests.support.every_page import (
     iter_page_routes,
     write_every_page,
 )
-from tests.support.page_reads import read_page
 from tests.support.service import Service
 
 HTML: Final = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
@@ -121,34 +119,6 @@ def test_form__error_names_the_labels(
     assert refused.status_code == 422
     texts = FormReader(refused.text).texts
     assert [message for message in messages if message not in texts] == [], texts
-
-
-def test_silence__times_are_typed_in_the_zone_of_the_reader_or_in_utc(pages: Service) -> None:
-    """As on the page of a schedule: both zones are shown, without a script, too."""
-    pages.client.cookies.set("mosaico_zone", "Asia/Tokyo")
-    form = unescape(read_page(pages, "/new/silence"))
-    assert re.search(
-        r'<select name="zone:endsAt"[^>]*><option selected>Asia/Tokyo</option><option>UTC</option>',
-        form,
-    )
-    fields = {"matchers.name": "tide-*", "endsAt": "2099-01-02T09:00"}
-    for zone, tokyo, utc in (
-        ("Asia/Tokyo", "Fri 2 Jan 2099, 09:00:00 JST", "Fri 2 Jan 2099, 00:00:00 UTC"),
-        ("UTC", "Fri 2 Jan 2099, 18:00:00 JST", "Fri 2 Jan 2099, 09:00:00 UTC"),
-    ):
-        html = post(pages, "/silences", {**fields, "zone:endsAt": zone, "check": "1"}).text
-        assert f">{tokyo}</time>" in html
-        assert f">{utc}</time>" in html
-        # What was typed stays as it was typed.
-        assert f'value="{fields["endsAt"]}"' in html
-        assert f"<option selected>{zone}</option>" in html
-    assert post(pages, "/silences", {**fields, "zone:endsAt": "Asia/Tokyo"}).status_code == 303
-    [silence] = [
-        row for row in pages.list_items("/silences") if row["matchers"]["name"] == "tide-*"
-    ]
-    assert silence["endsAt"] == "2099-01-02T00:00:00Z"
-    edit = pages.client.get(f"/silences/{silence['id']}/edit", headers=HTML).text
-    assert 'value="2099-01-02T09:00"' in edit
 
 
 def test_silence__time_that_the_clocks_skip_is_refused(pages: Service) -> None:

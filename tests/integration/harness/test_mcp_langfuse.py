@@ -1,17 +1,11 @@
 """The export of an ot-bench run to Langfuse, read back like a benchmark reads it."""
 
 import json
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
-
-import pytest
-from typer.testing import CliRunner
 
 from mosaico.core.clock import utc_now
 from mosaico.core.encryption import Secret
 from mosaico.harness.langfuse_export import LangfuseProject
-from mosaico.harness.mcp.cli.ot_bench import cli
 from mosaico.harness.mcp.config import TaskType
 from mosaico.harness.mcp.langfuse_export import export_run
 from mosaico.harness.results import AttemptOutcome, ConversationEnding
@@ -19,7 +13,6 @@ from mosaico.llm.conversation import user_message
 from tests.integration.langfuse.collection import collect_all
 from tests.support.langfuse import run_fake_langfuse
 from tests.support.mcp_results import FAILED, llm_calls, mcp_report, result, tool_call
-from tests.support.mcp_servers import FAULTS
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
 
@@ -72,34 +65,3 @@ def test_export__mcp_run_is_read_back() -> None:
     }
     assert json.loads(second.input or "") == {"tool": "t", "arguments": {}}
     assert second.scores == {"TASK_PASSED": 0, "TASK_SCORE": 0, "DURATION_MS": 0}
-
-
-def test_export__run_command_writes_to_langfuse(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The command exits by its gate all the same: one of two passes."""
-    server = {"type": "stdio", "command": sys.executable, "args": ["-I", "-S", str(FAULTS)]}
-    echo = {"type": "direct", "server": "faults", "tool": "echo", "arguments": {"text": "blue"}}
-    tasks = [
-        {**echo, "name": f"tool:faults:{text}", "evaluate": {"expected": text}}
-        for text in ("blue", "red")
-    ]
-    bench = {"servers": {"faults": server}, "scenarios": [{"name": "all", "tasks": tasks}]}
-    monkeypatch.chdir(tmp_path)
-    Path("colours.yaml").write_text(json.dumps(bench))
-    with run_fake_langfuse() as langfuse:
-        environment = {
-            "LANGFUSE_BASE_URL": langfuse.url,
-            "LANGFUSE_PUBLIC_KEY": langfuse.public_key,
-            "LANGFUSE_SECRET_KEY": langfuse.secret_key,
-        }
-        done = CliRunner().invoke(cli, ["run", "colours.yaml", "--langfuse"], env=environment)
-        assert done.exit_code == 1, done.output
-        [summary_line] = [line for line in done.stderr.splitlines() if "in Langfuse" in line]
-        assert summary_line.startswith("2 attempts are in Langfuse: dataset 'colours', run 'bench-")
-        traces = collect_all(
-            langfuse, dataset_ref="colours", run_name=None, late_scores=True, now=utc_now()
-        ).traces
-    assert {(trace.output, trace.expected_output, trace.scores["TASK_PASSED"]) for trace in traces} == {
-        ("blue", "blue", 1), ("blue", "red", 0),
-    }  # fmt: skip

@@ -7,7 +7,6 @@ import pytest
 
 from mosaico.harness.mcp.agent_loop.run import run_plan
 from mosaico.harness.mcp.plan import McpRunPlan
-from mosaico.harness.mcp.servers.pool import ServerPool
 from mosaico.harness.mcp.types import (
     AttemptBegan,
     AttemptEnded,
@@ -16,7 +15,6 @@ from mosaico.harness.mcp.types import (
     Traced,
 )
 from tests.support.mcp_bench import (
-    ScriptedModel,
     calls,
     direct_task,
     harness_task,
@@ -141,27 +139,3 @@ def test_run_plan__cancellation_keeps_sent_results_and_stops_the_rest() -> None:
 
     asyncio.run(cancel())
     assert lines == ["a"]
-
-
-def test_run_plan__cancelled_while_it_stops_servers_closes_the_models(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The reader of the results cancels the run when it has the last one."""
-    closed: list[str] = []
-
-    class ClosingModel(ScriptedModel):
-        async def close(self) -> None:
-            closed.append(self.model)
-
-    async def stop(_: ServerPool) -> None:
-        running = asyncio.current_task()
-        assert running is not None
-        running.cancel()
-        await asyncio.sleep(0)
-
-    monkeypatch.setattr(ServerPool, "close", stop)
-    model = ClosingModel(lambda _: says("Done."))
-    plan = McpRunPlan(tasks=(harness_task(),))
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(run_plan(plan, lambda _: None, open_llm_model=lambda *_: model))
-    assert closed == [model.model]

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from ipaddress import ip_address
 
 import httpx2
@@ -137,33 +136,6 @@ def test_outbound__closes_each_connection_when_it_is_cancelled_meanwhile(turns: 
 
     asyncio.run(close())
     assert closed == [b""] * count
-
-
-def test_outbound__cancelled_tls_handshake_closes_its_connection() -> None:
-    async def cancel() -> None:
-        handshake_began, closed = asyncio.Event(), asyncio.Event()
-
-        async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read(1)
-            handshake_began.set()
-            with suppress(ConnectionError):
-                await reader.read()
-            writer.close()
-            closed.set()
-
-        server = await asyncio.start_server(stay_silent, "127.0.0.1", 0)
-        address = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        client = outbound_async_client(timeout_s=LIVENESS_S, max_bytes=1000, policy=PRIVATE_SERVERS)
-        async with server, client:
-            request = asyncio.create_task(client.get(address))
-            await handshake_began.wait()
-            request.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await request
-            async with asyncio.timeout(LIVENESS_S):
-                await closed.wait()
-
-    asyncio.run(cancel())
 
 
 def test_outbound__slow_name_resolution_ends_at_the_deadline() -> None:

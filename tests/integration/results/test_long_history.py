@@ -1,7 +1,6 @@
 """Pages of a long history: the last run of each agent, and the values of KPIs by any filter."""
 
 from datetime import UTC, datetime
-from itertools import product
 
 import pytest
 from sqlalchemy import text
@@ -85,35 +84,6 @@ def test_overview__passes_over_runs_that_have_not_ended(long_history: Database) 
 
     # The runs 2998, 2999 and 3000 are of the second, third and first benchmark.
     assert sorted(cell.run_id for cell in overview.cells) == ["run-2996", "run-2997"]
-
-
-@pytest.mark.parametrize(
-    ("benchmark", "agent", "kpi"), [*product(("b-1", None), ("a", None), ("rare", "rare-1", None))]
-)
-@pytest.mark.parametrize("until", [None, NOW])
-@pytest.mark.parametrize("sort", ["recorded", "-recorded"])
-def test_kpi_history__pages_of_any_filter_are_in_the_order_of_time(
-    long_history: Database,
-    benchmark: str | None,
-    agent: str | None,
-    kpi: str | None,
-    until: datetime | None,
-    sort: KpiOrder,
-) -> None:
-    history_filter = KpiHistoryFilter(
-        benchmark_ids=[benchmark] if benchmark else [],
-        agent_ids=[agent] if agent else [],
-        kpis=[kpi] if kpi else [],
-        until=until,
-    )
-    with long_history.read() as session:
-        page = list_kpi_history(session, PAGE, history_filter, sort=sort)
-
-    # Every hundredth value is rare; of the first benchmark those of multiples of 3.
-    step = (100 if kpi else 1) * (3 if benchmark or kpi == "rare-1" else 1)
-    expected = [f"run-{number}" for number in range(step, RUNS + 1, step)]
-    expected = expected if sort == "recorded" else expected[::-1]
-    assert [entry.run_id for entry in page.rows] == expected[: PAGE.limit]
 
 
 @pytest.mark.parametrize("agent", ["a", None])
