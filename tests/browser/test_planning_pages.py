@@ -9,50 +9,9 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Site, error_of
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
 from tests.support.langfuse.records import DEFAULT_TIME
-from tests.support.processes import until
-from tests.support.service import JSON, Service, pair, working
 
 TRACES = 12
 pytestmark = pytest.mark.xdist_group("browser")
-
-
-def complete_run(service: Service, body: JSON) -> None:
-    """Start a run and wait for its end: the browser has an event loop in this thread."""
-    with working(service):
-        run_id = service.post("/benchmark-runs", body)["id"]
-        until(lambda: service.get(f"/benchmark-runs/{run_id}")["status"] == "COMPLETED")
-
-
-def test_power__page_has_the_answer_of_the_api_and_names_the_next_step(site: Site) -> None:
-    service = site.service
-    service.create_agent("pelican")
-    service.create_benchmark("depths", metrics=["EXACT_MATCH"], source="local", datasetRef="depths")
-    page = site.open("/benchmarks/depths")
-    page.get_by_role("link", name="Power").click()
-    expect(page.locator(".empty")).to_contain_text("No valid run yet")
-    for name, wrong in (("monday", 3), ("tuesday", 5)):
-        answers = [pair(number) for number in range(30)]
-        service.upload(
-            [{**answer, "output": "no"} for answer in answers[:wrong]] + answers[wrong:],
-            "depths",
-            name,
-        )
-        body = {"benchmarkId": "depths", "agentId": "pelican", "runName": name}
-        complete_run(service, body)
-    page.get_by_label("Items").fill("1")
-    page.get_by_role("button", name="Estimate").click()
-    assert "greater than or equal to 2" in error_of(page, "items")
-    page.get_by_label("Items").fill("200")
-    page.get_by_label("Drop to detect").fill("0.1")
-    page.get_by_role("button", name="Estimate").click()
-    [estimate] = service.post("/benchmarks/depths/power", {"items": 200, "drop": 0.1})["items"]
-    cells = page.locator("tbody tr > *").all_inner_texts()
-    assert cells[0].startswith("EXACT_MATCH")
-    assert float(cells[1]) == pytest.approx(estimate["minDetectableEffect"], rel=1e-3)
-    assert cells[2:4] == ["200", "1"]
-    for cell, name in zip(cells[4:6], ("itemsNeeded", "trialsNeeded"), strict=True):
-        assert cell.startswith("–" if estimate[name] is None else str(estimate[name])), name
-    assert cells[6] == estimate["explanation"]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from sqlalchemy import select, text, update
 from mosaico.access import queries
 from mosaico.access.models import ApiKey
 from mosaico.access.queries import CONFIGURED_KEY_ID
-from mosaico.access.rules import generate_token, is_usable, parse_token
+from mosaico.access.rules import is_usable, parse_token
 from mosaico.access.service import (
     FIRST_KEY_NAME,
     BadAdminKey,
@@ -202,23 +202,6 @@ def test_configured_admin_key__is_registered_without_a_file(db: Database, tmp_pa
     assert is_admin_token(db, CONFIGURED.reveal())
     assert [row.id for row in rows(db)] == ["admin-env"]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_configured_admin_key__trailing_line_break_is_ignored(db: Database, tmp_path: Path) -> None:
-    ensure(db, tmp_path, Secret(f"{CONFIGURED.reveal()}\n"))
-    assert is_admin_token(db, CONFIGURED.reveal())
-
-
-def test_configured_admin_key__empty_variable_counts_as_not_set(
-    db: Database, tmp_path: Path
-) -> None:
-    assert ensure(db, tmp_path, Secret("")).created
-
-
-def test_configured_admin_key__generated_key_is_accepted(db: Database, tmp_path: Path) -> None:
-    token = generate_token("admin").text
-    ensure(db, tmp_path, Secret(token))
-    assert is_admin_token(db, token)
 
 
 def test_configured_admin_key__changed_variable_replaces_the_key(

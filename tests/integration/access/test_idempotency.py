@@ -114,17 +114,6 @@ def test_idempotency_key__secrets_are_part_of_the_request(client: ToyClient) -> 
     assert statuses == [201, 422]
 
 
-def test_idempotency_key__json_formatting_does_not_matter(client: ToyClient, toys: Toys) -> None:
-    for body in ('{"name": "bear", "secret": "s"}', '{ "secret":"s","name":"b\\u0065ar" }'):
-        answer = client.post(
-            "/toys",
-            content=body,
-            headers={"Idempotency-Key": "k", "Content-Type": "application/json"},
-        )
-        assert answer.status_code == 201
-    assert toys() == 1
-
-
 def test_idempotency_key__is_bound_to_api_key_and_path(
     app: FastAPI, client: ToyClient, create_token: Callable[..., str], toys: Toys
 ) -> None:
@@ -224,10 +213,6 @@ def test_idempotency_key__unprintable_or_too_long_text_is_refused(
     assert toys() == 0
 
 
-def test_idempotency_key__255_printable_characters_are_accepted(client: ToyClient) -> None:
-    assert client.post("/toys", **with_key("~" * 255)).status_code == 201
-
-
 def test_idempotency_key__expires_after_a_day(
     client: ToyClient, clock: ManualClock, toys: Toys, db: Database
 ) -> None:
@@ -261,9 +246,3 @@ def test_idempotency_key__stored_response_is_encrypted(client: ToyClient, db: Da
         ).scalar_one()
     assert json.loads(row)["response"].startswith("v1.")
     assert [word for word in ("bear", "hush", str(client.token)) if word in row] == []
-
-
-def test_idempotent__route_without_a_role_is_an_error(client: ToyClient) -> None:
-    with pytest.raises(ExceptionGroup) as failure:
-        client.post("/careless", headers={"Idempotency-Key": "k"})
-    assert "declares no role" in str(failure.value.exceptions[0])

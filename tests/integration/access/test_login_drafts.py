@@ -76,11 +76,6 @@ def test_login__a_form_without_a_session_leaves_no_draft(
     assert "draft" not in hidden_fields(ended.text)
 
 
-def test_login__a_changed_draft_is_dropped(service: Service, browser: httpx.Client) -> None:
-    response = log_in(browser, key_of(service), draft="v1.00000000.AAAA", next="/inbox")
-    assert (response.status_code, response.headers["location"]) == (303, "/inbox")
-
-
 @pytest.mark.parametrize(
     "field", ["recipient", "recipients", "runUrl", "secret", "langfuseSecretKey"]
 )
@@ -180,26 +175,6 @@ def test_login__after_a_form_that_is_too_large_says_that_it_is_not_kept(
     ended = browser.post("/inbox/none/silence", content=f"note={'x' * 70_000}", headers=FORM)
     assert ended.status_code == 401
     assert "is not kept" in ended.text
-
-
-def test_login__before_a_question_leads_back_to_the_page_of_the_form(
-    service: Service, browser: httpx.Client
-) -> None:
-    """Not to the login, which sent the form again."""
-    page, path, body = (
-        "/agents/a?tab=1",
-        "/agents/a/delete",
-        {"confirm": "Delete it?", "why": "old"},
-    )
-    url = str(browser.base_url).rstrip("/")
-    draft = draft_of(service, browser, path, body, headers={"Referer": f"{url}{page}"})
-    fields = hidden_fields(draft.text)
-    login = {"Referer": f"{url}/login"}
-    question = browser.post(fields_action(draft.text), data=fields, headers=login)
-    assert question.status_code == 428
-    assert f'href="{page}">Back</a>' in question.text
-    assert 'name="why" value="old"' in question.text
-    assert 'name="back"' not in question.text
 
 
 def fields_action(html: str) -> str:

@@ -91,11 +91,6 @@ def test_rate_limit__is_per_key_and_counts_refused_requests(
     assert other.get("/toys").status_code == 200
 
 
-def test_rate_limit__no_limit_sends_no_headers(app: FastAPI, create_token: CreateToken) -> None:
-    app.add_middleware(ResponseHeadersMiddleware)
-    assert "RateLimit" not in ToyClient(app, create_token("read")).get("/toys").headers
-
-
 def test_request_limiter__count_restarts_each_minute(db: Database) -> None:
     # A second before the next minute.
     now = Seconds(659.0)

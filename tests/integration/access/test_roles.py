@@ -4,7 +4,6 @@ import hmac
 import zlib
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
@@ -14,9 +13,8 @@ from mosaico.access import key_finder, queries
 from mosaico.access.key_finder import KeyFinder
 from mosaico.access.models import ApiKey
 from mosaico.access.rules import RoleName, generate_token, parse_token
-from mosaico.access.service import ensure_first_admin_key, revoke_key
+from mosaico.access.service import revoke_key
 from mosaico.core.db import Database
-from mosaico.core.encryption import Secret
 from mosaico.core.resources import Resources
 from tests.integration.access.toy_service import START, ManualClock, ToyClient, Workshop, toy_app
 
@@ -130,15 +128,6 @@ def test_require_role__all_invalid_keys_get_the_same_response(
         token for token, answer in zip(bad, answers, strict=True) if INVALID not in answer.text
     ] == [""]
     assert ToyClient(app, good).get("/toys").status_code == 200
-
-
-def test_configured_admin_key__can_be_a_sentence(
-    app: FastAPI, db: Database, tmp_path: Path
-) -> None:
-    key = Secret("a sentence that only we know: 2 + 2!")
-    ensure_first_admin_key(db, tmp_path, key)
-    assert ToyClient(app, key.reveal()).delete("/toys/toy-1").status_code == 204
-    assert ToyClient(app, key.reveal() + "!").get("/toys").status_code == 401
 
 
 def test_find_key__id_of_another_key_is_refused(db: Database, create_token: CreateToken) -> None:

@@ -51,15 +51,6 @@ def test_agents_api__hostile_bodies_are_rejected(service: Service) -> None:
     assert service.get("/agents")["items"] == []
 
 
-def test_agents_api__unknown_id_is_not_found(service: Service) -> None:
-    service.create_agent()
-    for agent_id in ("%F0%9F%98%80", "a%27%20OR%201=1", "..%2Fagents", "x" * 500):
-        service.expect_problem(404, "GET", f"/agents/{agent_id}")
-        service.expect_problem(404, "DELETE", f"/agents/{agent_id}")
-    service.expect_problem(400, "GET", "/agents/a%00b")
-    service.expect_problem(400, "GET", "/agents/%FF")
-
-
 @pytest.mark.parametrize(
     "host",
     # Metadata services of clouds, also in forms that resolvers accept: hexadecimal, a final dot.

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from mosaico.agents.queries import get_agent
-from mosaico.alerts.publishing import DisplayNameReader
 from mosaico.alerts.rule_service import update_rule
 from mosaico.alerts.schemas import AlertConfigPatch
 from mosaico.core.errors import NotFound
@@ -183,15 +182,3 @@ def test_update_rule__equal_values_resolve_nothing(
         "/alert-configs/rule-1", {**same, "condition": "LESS_THAN", "threshold": 0.8}
     )
     assert [alert["state"] for alert in benchmark_service.list_items("/alerts")] == ["FIRING"]
-
-
-@pytest.mark.parametrize("name", [" ", 5, None])
-def test_names__of_a_benchmark_without_a_usable_name_is_its_id(
-    service: Service, name: object
-) -> None:
-    """As on the pages: a blank text or a number in the metadata is no name."""
-    service.create_agent(id="bot", name="Bot")
-    service.create_benchmark(id="faq", metadata={"name": name})
-    with service.resources.db.read() as session:
-        names = DisplayNameReader(session).names("faq", "bot")
-    assert names == ("faq", "Bot")

@@ -3,16 +3,7 @@
 import pytest
 
 from tests.integration.alerts.conftest import RULE, RuleMaker, RunMaker
-from tests.support.service import Service, pointers
-
-
-def test_backtest__an_unknown_agent_is_not_found(
-    benchmark_service: Service, create_rule: RuleMaker
-) -> None:
-    create_rule()
-    body = {"alertConfigId": "rule-1", "agentId": "none"}
-    problem = benchmark_service.expect_problem(404, "POST", "/alert-configs/backtest", body)
-    assert problem["type"] == "/problems/agent-not-found"
+from tests.support.service import Service
 
 
 def test_rule_test__excludes_runs_of_confirmed_incidents(
@@ -130,16 +121,3 @@ def test_backtest__equals_what_the_runs_did(
     events = reversed(benchmark_service.list_items("/alerts"))
     assert notifications == [(event["runId"], event["state"]) for event in events]
     assert notifications != []
-
-
-def test_backtest__needs_one_rule_and_one_agent(
-    benchmark_service: Service, create_rule: RuleMaker
-) -> None:
-    benchmark_service.expect_problem(422, "POST", "/alert-configs/backtest", {})
-    create_rule()
-    problem = benchmark_service.expect_problem(
-        422, "POST", "/alert-configs/backtest", {"alertConfigId": "rule-1"}
-    )
-    assert pointers(problem) == ["/agentId"]
-    body = {"alertConfigId": "rule-1", "agentId": "agent-001"}
-    assert benchmark_service.post("/alert-configs/backtest", body)["coverage"]["runs"] == 0

@@ -20,10 +20,3 @@ def test_revisions__name_the_changed_fields_and_the_note(service: Service) -> No
         (2, ["task def"], "the task is new"),
     ]
     assert service.get(path)["revision"] == 5
-
-
-def test_revisions__a_note_without_a_change_creates_none(service: Service) -> None:
-    service.create_benchmark(metrics=["ROUGE"])
-    service.patch("/benchmarks/bench-001", {"revisionNote": "nothing"})
-    assert service.list_items("/benchmarks/bench-001/revisions") == []
-    assert service.get("/benchmarks/bench-001")["revision"] == 1

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 from tests.integration.cli.conftest import Shell
 from tests.support.service import Service, ndjson, pair
@@ -128,42 +127,6 @@ def test_benchmark__kpi_has_the_direction_of_its_formula_or_the_named_one(
     assert [line.split()[2] for line in sorted(warnings)] == ["mixed:", "words:"]
 
 
-def test_benchmark__is_created_from_a_file_and_options_override_it(
-    mosaico: Shell, service: Service, tmp_path: Path
-) -> None:
-    file = tmp_path / "benchmark.json"
-    body: dict[str, Any] = {"id": "from-file", "datasetRef": "file", "runName": "monday"}
-    file.write_text(json.dumps(body))
-    created = mosaico.ok("benchmarks", "create", "--file", file, "--dataset", "option", "--json")
-    document = json.loads(created.stdout)
-    assert (document["id"], document["datasetRef"]) == ("from-file", "option")
-    assert document["runName"] == "monday"
-    body["id"] = "from-stdin"
-    mosaico.ok("benchmarks", "create", "--file", "-", stdin=json.dumps(body))
-    assert service.get("/benchmarks/from-stdin")["datasetRef"] == "file"
-
-
-def test_create__invalid_json_file_is_reported_with_line_and_column(
-    mosaico: Shell, tmp_path: Path
-) -> None:
-    file = tmp_path / "broken.json"
-    file.write_text('{"id": "x",\n "metrics": [}')
-    refused = mosaico("benchmarks", "create", "--file", file)
-    assert (refused.exit_code, refused.stdout) == (65, "")
-    assert refused.stderr.startswith(f"error: {file}:2:14: ")
-    assert mosaico("agents", "create", "--file", tmp_path / "none.json").exit_code == 2
-
-
-def test_create__errors_name_options_and_in_json_fields(mosaico: Shell) -> None:
-    words = ("benchmarks", "create", "--id", "b", "--dataset", "d", "--kpi", "q=ROGUE")
-    refused = mosaico(*words)
-    assert refused.stderr.startswith(
-        "error: some values are not valid\n  --kpi q=ROGUE: 1:1: unknown metric ROGUE."
-    )
-    problem = json.loads(mosaico(*words, "--json").stderr)
-    assert problem["errors"][0]["pointer"] == "/measures/0/formula"
-
-
 def test_delete__of_what_is_in_use_names_the_command_that_hides_it(
     mosaico: Shell, service: Service
 ) -> None:
@@ -207,14 +170,6 @@ def test_dataset__is_uploaded_listed_replaced_and_deleted(
     assert service.get("/local-datasets")["items"] == []
 
 
-def test_upload__invalid_line_is_reported_with_its_number(mosaico: Shell, service: Service) -> None:
-    lines = ndjson([pair(1)]) + b'{"traceId": 7}\n'
-    refused = mosaico("datasets", "upload", "-", "--name", "n", "--run-name", "r", stdin=lines)
-    assert (refused.exit_code, refused.stdout) == (65, "")
-    assert "line 2" in refused.stderr
-    assert service.get("/local-datasets")["items"] == []
-
-
 def test_key__is_created_used_and_revoked(mosaico: Shell) -> None:
     created = mosaico.ok("keys", "create", "nightly job", "--role", "run")
     token = created.stdout.strip()
@@ -236,17 +191,6 @@ def test_key__is_created_used_and_revoked(mosaico: Shell) -> None:
     mosaico.ok("keys", "revoke", key["id"], "--yes")
     states = [row[3] for row in cells(mosaico.ok("keys", "list").stdout)[1:]]
     assert sorted(states) == ["active", "revoked"]
-
-
-def test_key__has_an_optional_expiry(mosaico: Shell) -> None:
-    created = mosaico.ok(
-        "keys", "create", "guest", "--expires-at", "2999-01-31T12:00:00+0100", "--json"
-    )
-    key = json.loads(created.stdout)
-    assert key["expiresAt"].startswith("2999-01-31T11:00:00")
-    mosaico.ok("keys", "update", key["id"], "--name", "visitor", "--clear", "expires-at")
-    changed = json.loads(mosaico.ok("keys", "show", key["id"], "--json").stdout)
-    assert (changed["name"], changed["expiresAt"]) == ("visitor", None)
 
 
 def test_benchmark__baseline_is_pinned_and_unpinned_and_power_is_shown(

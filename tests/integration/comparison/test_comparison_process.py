@@ -1,6 +1,5 @@
 """The API computes each comparison in a process of its own, which gives its memory back."""
 
-import logging
 import os
 from pathlib import Path
 
@@ -37,18 +36,5 @@ def exit_once(marker: Path) -> str:
     return "computed"
 
 
-def log_failure(name: str) -> str:
-    logging.getLogger("mosaico.comparison.value_failures").error("%s failed", name)
-    return name
-
-
 def test_run_in_child__lost_process_is_replaced_once(tmp_path: Path) -> None:
     assert run_in_child(exit_once, tmp_path / "marker") == "computed"
-
-
-def test_run_in_child__what_it_logs_is_in_the_log_of_the_program(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    assert run_in_child(log_failure, "BLEU") == "BLEU"
-    [record] = [record for record in caplog.records if record.getMessage() == "BLEU failed"]
-    assert (record.levelname, record.process) == ("ERROR", os.getpid())

@@ -41,17 +41,6 @@ def of_files(folder: Path, run: str, *words: str) -> Result:
     )
 
 
-def test_gate__metrics_have_options(files: Path) -> None:
-    files_of_run = ("--run", files / "bad.jsonl", "--baseline", files / "good.jsonl")
-    judged = gate(*files_of_run, "--metrics", "ROUGE:useStemmer=true,BLEU", "--json")
-    assert [check["name"] for check in json.loads(judged.stdout)["checks"]] == ["ROUGE", "BLEU"]
-    wrong = gate(*files_of_run, "--metrics", "ROUGE:stem")
-    assert (wrong.exit_code, "'stem' does not have the form OPTION=VALUE" in wrong.stderr) == (
-        2,
-        True,
-    )
-
-
 def test_gate__config_is_a_benchmark(files: Path) -> None:
     files_of_run = ("--run", files / "bad.jsonl", "--baseline", files / "good.jsonl")
     config = files / "benchmark.json"
@@ -345,10 +334,6 @@ def test_gate__inconclusive_pass_says_so(files: Path) -> None:
     assert (failed.exit_code, "Passes:" in failed.stdout) == (4, False)
 
 
-def test_gate__file_needs_a_baseline_file(files: Path) -> None:
-    assert gate("--run", files / "bad.jsonl").exit_code == 2
-
-
 @pytest.mark.parametrize("read", ["good.jsonl", "bad.jsonl"])
 def test_gate__report_does_not_overwrite_its_input(files: Path, read: str) -> None:
     before = (files / read).read_bytes()
@@ -368,3 +353,18 @@ def test_gate__writes_junit_and_markdown(files: Path) -> None:
     [document] = map(json.loads, gate(*words, *kpi, "--json").stdout.splitlines())
     assert document["outcome"] == "REGRESSION"
     assert document["checks"][0]["effect"] == pytest.approx(-0.3)
+
+
+def test_gate__file_needs_a_baseline_file(files: Path) -> None:
+    assert gate("--run", files / "bad.jsonl").exit_code == 2
+
+
+def test_gate__metrics_have_options(files: Path) -> None:
+    files_of_run = ("--run", files / "bad.jsonl", "--baseline", files / "good.jsonl")
+    judged = gate(*files_of_run, "--metrics", "ROUGE:useStemmer=true,BLEU", "--json")
+    assert [check["name"] for check in json.loads(judged.stdout)["checks"]] == ["ROUGE", "BLEU"]
+    wrong = gate(*files_of_run, "--metrics", "ROUGE:stem")
+    assert (wrong.exit_code, "'stem' does not have the form OPTION=VALUE" in wrong.stderr) == (
+        2,
+        True,
+    )

@@ -64,18 +64,3 @@ def test_plot_command__writes_a_file(
     refused = CliRunner().invoke(cli, [*words, str(tmp_path / "run.png")], env=env)
     assert (refused.exit_code, "a plot is written as SVG only" in refused.stderr) == (2, True)
     assert not (tmp_path / "run.png").exists()
-
-
-def test_plot__title_has_names_and_dates_and_is_never_cut(
-    service: Service, two_runs: list[JSON]
-) -> None:
-    base, worse = (run["id"] for run in two_runs)
-    name = "Pelican " * 20
-    service.send("PATCH", "/agents/agent-001", json={"name": name})
-    path = f"/benchmark-runs/{worse}/plot"
-    trend = service.send("GET", path).text
-    assert f">quality of {name.strip()}" in trend
-    assert 'textLength="624" lengthAdjust="spacingAndGlyphs"' in trend
-    changes = service.send("GET", path, params={"against": base}).text
-    assert f"{worse}" not in changes
-    assert ": changes with 95 % CI" in changes

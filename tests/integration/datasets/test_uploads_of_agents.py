@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.service import JSON, Service, pair, pointers
+from tests.support.service import JSON, Service, pair
 
 
 @pytest.fixture
@@ -102,25 +102,6 @@ def test_upload__same_run_of_two_agents_and_of_none_are_three_uploads(two_agents
     }
     [own] = two_agents.list_items("/local-datasets", agentId="agent-001")
     assert own["agentId"] == "agent-001"
-
-
-def test_upload__unknown_agent_is_rejected(service: Service) -> None:
-    problem = service.expect_problem(
-        422,
-        "POST",
-        "/local-datasets?name=support&runName=run-1&agentId=nobody",
-        content=b'{"traceId": "t-1"}',
-        headers={"Content-Type": "application/x-ndjson"},
-    )
-    assert pointers(problem) == ["agentId"]
-    assert service.list_items("/local-datasets") == []
-
-
-def test_agent__with_uploads_is_not_deleted(two_agents: Service) -> None:
-    two_agents.upload([pair(1)], agentId="agent-001")
-    problem = two_agents.expect_problem(409, "DELETE", "/agents/agent-001")
-    assert problem["type"] == "/problems/agent-in-use"
-    assert "support/run-1" in problem["detail"]
 
 
 def test_dataset_updated__upload_starts_a_run_of_its_agent_only(two_agents: Service) -> None:

@@ -134,14 +134,6 @@ def test_compare__flipped_items_that_the_first_base_lacks_are_shown(mean: Servic
     assert f"item=case-001&base={BASES[0]}" in unescape(rows["case-001"])
 
 
-def test_compare__further_bases_share_one_list_of_suggestions(read_month: Service) -> None:
-    # Older than the recent runs, so that the choices are too many for a list.
-    bases = [f"run-{agent}-support-{n}" for agent in ("billing", "sql") for n in range(16, 30)]
-    page = read_page(read_month, f"/compare?{''.join(f'base={id_}&' for id_ in bases)}run={RUN}")
-    assert page.count('list="base-names"') == len(bases)
-    assert page.count('<datalist id="base-names">') == 1
-
-
 def test_run__comparison_is_with_the_baselines_that_have_traces(month: Service) -> None:
     bases = [f"run-billing-support-{number}" for number in (1, 2, 3)]
 

@@ -87,21 +87,6 @@ def test_morning__run_in_progress_has_its_expected_end(morning: Service) -> None
     assert timedelta(minutes=2) < remaining < timedelta(minutes=4)
 
 
-def test_morning__run_that_has_just_begun_takes_as_long_as_usual(morning: Service) -> None:
-    """The runs of the month take 56 seconds; this one runs for 30."""
-    with morning.resources.db.begin() as session:
-        session.execute(
-            text(
-                "UPDATE benchmark_runs SET traces_processed = 0, started_at = now() - interval '30 s'"
-                " WHERE id = 'run-in-progress'"
-            )
-        )
-    [run] = morning.get("/overview")["activeRuns"]
-    started = datetime.fromisoformat(morning.get("/benchmark-runs/run-in-progress")["startedAt"])
-    end = datetime.fromisoformat(run["expectedEndAt"])
-    assert end - started == timedelta(seconds=56)
-
-
 def test_morning__more_runs_in_progress_than_shown_are_counted(morning: Service) -> None:
     with morning.resources.db.begin() as session:
         session.add_all(

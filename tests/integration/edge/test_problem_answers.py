@@ -42,13 +42,6 @@ def test_problems__missing_database_has_retry_after(client: httpx.Client) -> Non
     assert response.json()["type"] == "/problems/database-unavailable"
 
 
-def test_problems__405_lists_all_allowed_methods(client: httpx.Client) -> None:
-    response = client.delete(THINGS)
-    assert response.status_code == 405
-    assert response.headers["allow"] == "GET, POST"
-    assert response.json()["type"] == "/problems/method-not-allowed"
-
-
 @pytest.mark.parametrize("path", ["/api/v1/nothing", f"{THINGS}/", "/nothing", "/static/nothing"])
 def test_problems__unknown_path_is_a_problem_document(path: str, client: httpx.Client) -> None:
     response = client.get(path)

@@ -79,18 +79,3 @@ def test_trend__of_many_runs_marks_an_incident(service: Service) -> None:
     assert '<a href="/incidents/alert-0" tabindex="-1">' in page
     assert "consecutive runs" in page
     assert 0 < page.count("data-point") <= 180
-
-
-def test_trend__without_values_links_to_json_that_can_be_read(service: Service) -> None:
-    service.create_benchmark(
-        metrics=["EXACT_MATCH"],
-        measures=[{"id": "k-1", "name": "quality", "formula": "EXACT_MATCH"}],
-    )
-    page = read_page(service, "/benchmarks/bench-001/kpis/k-1")
-    addresses = re.findall(r'type="application/json"[^>]* href="([^"]+)"', page)
-    copied = re.findall(r"http://[^/]+(/api/v1/[^ '\"]+)", page)
-    assert addresses
-    assert copied
-    for address in {*addresses, *copied}:
-        response = service.client.get(address)
-        assert (response.status_code, response.json()["items"]) == (200, []), address

@@ -16,9 +16,3 @@ def test_query_parameters__name_with_nul_is_refused(service: Service) -> None:
     assert answer.status_code == 400
     assert answer.json()["type"].endswith("/invalid-path")
     assert "NUL (%00)" in answer.json()["detail"]
-
-
-def test_query_parameters__route_without_parameters_refuses_any(service: Service) -> None:
-    answer = service.client.get("/api/v1/metrics?limit=5")
-    assert answer.status_code == 422
-    assert "it has none" in answer.json()["errors"][0]["detail"]

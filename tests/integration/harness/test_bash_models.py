@@ -10,6 +10,7 @@ import pytest
 from mosaico.core.encryption import Secret
 from mosaico.core.llm_server import LlmServer
 from mosaico.core.network_policy import PUBLIC_ONLY
+from mosaico.core.resources import Resources
 from mosaico.llm.conversation import ChatMessage, MessageRole, StopReason, TextBlock, Usage
 from tests.support.bash_eval import HAIKU, recorded_report
 from tests.support.bash_runs import (
@@ -18,6 +19,7 @@ from tests.support.bash_runs import (
     benchmark,
     figures,
     results,
+    with_datasets,
     with_keys,
     write_lines,
 )
@@ -34,6 +36,11 @@ from tests.support.service import Service
 
 # The SDKs take seconds to import: one worker imports them for all these tests.
 pytestmark = pytest.mark.xdist_group("sdks of models")
+
+
+@pytest.fixture
+def service_resources(service_resources: Resources, dataset_folder: Path) -> Resources:
+    return with_datasets(service_resources, dataset_folder)
 
 
 def authorizations(server: ModelServer) -> set[str]:
@@ -191,3 +198,12 @@ def test_cancel__sends_no_further_request(
         assert not service_thread.is_alive()
         assert len(server.requests) == 2
     assert service.get(f"/benchmark-runs/{run['id']}")["status"] == "CANCELLED"
+
+
+def test_bash_run__rejecting_provider_fails_run(service: Service) -> None:
+    wrong = RawReply(status=401, body=b'{"error": {"message": "wrong key"}}')
+    with model_server(lambda _: wrong) as server:
+        benchmark(service, {"provider": "openai", "model": "m", "baseUrl": server.openai_url})
+        run = service.complete_run()
+    assert (run["status"], run["errorCode"]) == ("FAILED", "MODEL_REFUSED")
+    assert "wrong key" in run["errorMessage"]

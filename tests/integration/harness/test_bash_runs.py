@@ -8,6 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from mosaico.core.clock import utc_now
+from mosaico.core.resources import Resources
 from mosaico.runs.retention import purge_expired_runs
 from tests.support.bash_runs import (
     PRICE,
@@ -17,6 +18,7 @@ from tests.support.bash_runs import (
     benchmark,
     figures,
     results,
+    with_datasets,
     with_keys,
     write_lines,
 )
@@ -25,6 +27,11 @@ from tests.support.stored import DatabaseReader, age_purged_runs
 
 # The SDKs take seconds to import: one worker imports them for all these tests.
 pytestmark = pytest.mark.xdist_group("sdks of models")
+
+
+@pytest.fixture
+def service_resources(service_resources: Resources, dataset_folder: Path) -> Resources:
+    return with_datasets(service_resources, dataset_folder)
 
 
 def test_bash_run__has_metrics_like_any_other_run(service: Service) -> None:

@@ -67,14 +67,6 @@ def test_evaluate_formula__uses_the_given_values(service: Service) -> None:
         )
 
 
-def test_formula_help__describes_the_language(service: Service) -> None:
-    described = service.get(f"{FORMULAS}/help")
-    names = {row["signature"].partition("(")[0] for row in described["functions"]}
-    assert names >= {"AVERAGE", "WEIGHTED_SUM", "MIN", "MAX", "THRESHOLD", "COALESCE"}
-    for row in described["functions"]:
-        assert service.post(f"{FORMULAS}/validate", {"formula": row["example"]})["valid"]
-
-
 def test_metric_catalog__has_unit_range_direction_version_and_options(service: Service) -> None:
     catalogue = service.get("/metrics")
     assert (catalogue["nextCursor"], catalogue["broken"]) == (None, [])
@@ -106,19 +98,3 @@ def test_metric_catalog__has_unit_range_direction_version_and_options(service: S
     assert rouge["source"]
     assert rouge["description"]
     assert metrics["SCORE"]["minimum"] is None
-
-
-def test_metric_catalog__has_aliases_and_option_choices(service: Service) -> None:
-    metrics = {metric["key"]: metric for metric in service.get("/metrics")["items"]}
-    assert metrics["LATENCY_MS"]["aliases"] == ["LATENCY"]
-    assert "LATENCY" not in metrics
-    assert metrics["ROUGE"]["aliases"] == []
-    choices = {option["name"]: option["choices"] for option in metrics["F1_SCORE"]["options"]}
-    assert choices == {
-        "labels": ["", "macro", "micro", "weighted", "binary"],
-        "positive": [],
-        "stripThinking": [],
-        "stripFences": [],
-    }
-    # A metric that reads no answer has nothing to strip.
-    assert metrics["LATENCY_MS"]["options"] == []

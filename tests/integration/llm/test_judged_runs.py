@@ -11,11 +11,7 @@ import pytest
 
 from mosaico.core.clock import utc_now
 from mosaico.core.defaults import KEEP_LLM_ANSWERS
-from mosaico.llm.conversation import Usage
-from mosaico.llm.types import (
-    RequestUsage,
-)
-from mosaico.runs.llm_cache import evict_expired_answers, put_answers
+from mosaico.runs.llm_cache import evict_expired_answers
 from tests.support.judged_traces import BY_LENGTH, RUNS, by_trace, outputs
 from tests.support.llm import (
     JUDGE,
@@ -227,21 +223,6 @@ def test_benchmark__long_prompts_are_accepted_and_duplicate_judges_rejected(
     named = {"key": "LLM_JUDGE", "options": {"name": "n" * 300, "prompt": "{output}"}}
     problem = service.expect_problem(422, "POST", "/benchmarks", {"id": "b", "metrics": [named]})
     assert "longer than" in problem["errors"][0]["detail"]
-
-
-def test_llm_usage__sum_with_an_unknown_cost_is_unknown(
-    service: Service, models: ModelService
-) -> None:
-    service.create_benchmark(metrics=[BY_LENGTH])
-    run = service.start_run()
-    usages = [
-        RequestUsage(JUDGE, Usage(input_tokens=1, output_tokens=2), cost) for cost in (0.5, None)
-    ]
-    with service.resources.db.begin() as session:
-        put_answers(session, 1, {}, usages, utc_now())
-    assert spending(service, run) == [
-        {"model": JUDGE, "requests": 2, "inputTokens": 2, "outputTokens": 4, "costUsd": None}
-    ]
 
 
 def test_llm_cache__expired_answers_are_evicted(service: Service, models: ModelService) -> None:

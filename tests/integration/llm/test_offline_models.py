@@ -12,8 +12,6 @@ from typer.testing import CliRunner, Result
 import mosaico
 from mosaico import Invalid, LlmBudgetExhausted
 from mosaico.cli import cli
-from mosaico.metrics.file_options import RequestProgress
-from mosaico.metrics.offline_models import LlmUsage
 from tests.integration.llm.conftest import SHORT_RETRIES
 from tests.support.llm import (
     EMBEDDER,
@@ -264,12 +262,3 @@ def test_python__limits(judge: ModelService) -> None:
         )
     with pytest.raises(Invalid, match="max_usd 0 is not a positive number"):
         mosaico.LlmOptions(max_usd=0)
-
-
-def test_progress__a_line_after_five_seconds_and_then_every_ten() -> None:
-    times = iter([0.0, 4.9, 5.0, 14.9, 15.0])
-    lines: list[str] = []
-    progress = RequestProgress(lines.append, lambda: next(times))
-    for _ in range(5):
-        progress(LlmUsage())
-    assert lines == ["0 model requests answered"] * 2

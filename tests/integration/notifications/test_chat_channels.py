@@ -162,20 +162,6 @@ def test_teams_channel__card_is_delivered(scenario: NotificationScenario, chat: 
     ]
 
 
-def test_slack_channel__retry_after_is_respected(
-    scenario: NotificationScenario, chat: Chat
-) -> None:
-    chat.answers = [ChatResponse(429, "rate_limited", (("Retry-After", "30"),))]
-    notification_id = scenario.publish(chat.slack, message=MESSAGE)
-    scenario.work()
-    assert scenario.delivery(notification_id)["detail"] == "HTTP 429: rate_limited"
-    scenario.work(later_s=20)
-    assert len(chat.calls) == 1
-    scenario.work(later_s=11)
-    assert scenario.delivery(notification_id)["status"] == "DELIVERED"
-    assert chat.calls[0] == chat.calls[1]
-
-
 def test_slack_channel__gone_disables_endpoint_without_exposing_url(
     scenario: NotificationScenario, chat: Chat
 ) -> None:

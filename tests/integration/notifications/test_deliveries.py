@@ -217,13 +217,3 @@ def test_delivery__lost_database_after_sending_sends_again(
     assert first.body == second.body
     # The attempt whose record was lost does not count.
     assert scenario.delivery(notification_id)["attempts"] == 1
-
-
-def test_delivery__failure_does_not_change_run(scenario: NotificationScenario) -> None:
-    scenario.service.create_agent()
-    scenario.service.create_benchmark(metrics=["LATENCY"])
-    scenario.service.upload([{"traceId": "t-1"}])
-    run = scenario.service.complete_run()
-    scenario.publish(DeliveryTarget("WEBHOOK", scenario.receiver.will("hook", status(500))))
-    scenario.work()
-    assert scenario.service.get(f"/benchmark-runs/{run['id']}") == run

@@ -182,17 +182,6 @@ def test_receiver__undecodable_export_gives_400_and_stores_nothing(
     assert count_rows(service) == (0, 0)
 
 
-def test_receiver__error_comes_in_the_encoding_of_the_request(service: Service) -> None:
-    in_json = send(service, b"{", **{"Content-Type": "application/json"})
-    assert in_json.json()["code"] == 3
-    message = in_json.json()["message"]
-    assert "not valid JSON" in message
-    in_protobuf = send(service, b"\x0a")
-    # google.rpc.Status: field 1 is the code as a number, field 2 the message as a text.
-    assert in_protobuf.content[:3] == b"\x08\x03\x12"
-    assert in_protobuf.content[5:].decode() == "the protobuf message is truncated"
-
-
 @pytest.mark.parametrize(
     "make_body",
     [

@@ -41,10 +41,3 @@ def test_plugin_check__results_count_like_built_in_ones(tmp_path: Path) -> None:
     completed = bashkit_eval("run", tmp_path, "sample_quiet:4")
     assert "[FAIL] t" in completed
     assert "expected <= 4, got 5" in completed
-
-
-@pytest.mark.usefixtures("failed_plugins")
-def test_plugin_check__warnings_are_shown_by_lint(tmp_path: Path) -> None:
-    assert "'few' is not a number of characters" in bashkit_eval(
-        "lint", tmp_path, "sample_quiet:few"
-    )

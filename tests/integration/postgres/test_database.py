@@ -45,14 +45,6 @@ def test_server__is_configured_for_a_small_service(
         assert connection.execute("SELECT current_setting(%s)", [setting]).fetchone() == (value,)
 
 
-def test_server__collation_does_not_depend_on_the_machine(shared: SharedServer) -> None:
-    assert query_value(
-        shared.url, b"SELECT datlocale FROM pg_database WHERE datname = 'mosaico'"
-    ) == ("C.UTF-8")
-    # The locale C would leave letters beyond ASCII as they are.
-    assert query_value(shared.url, "SELECT lower('ÀÉ')".encode()) == "àé"
-
-
 def test_server__connection_needs_the_password(shared: SharedServer) -> None:
     parts = conninfo_to_dict(shared.url)
     for password in ("wrong", ""):

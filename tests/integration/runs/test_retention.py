@@ -1,6 +1,5 @@
 """Purge and deletion of runs."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -22,13 +21,11 @@ from mosaico.runs.retention import (
     purge_runs_before,
     restore_purged_runs,
 )
-from mosaico.runs.source_runs import assign_source_run
 from mosaico.table_list import METADATA
 from mosaico.traces.models import Collection
 from mosaico.worker import PURGES, _purge
-from tests.support.processes import until
 from tests.support.service import JSON, Service, pair
-from tests.support.stored import DatabaseReader, age_purge_marks, age_purged_runs
+from tests.support.stored import age_purge_marks, age_purged_runs
 
 
 # The pages of traces and of their indexes that the transaction has read; the next one counts from zero.
@@ -143,44 +140,6 @@ def test_delete_run__links_of_later_runs_over_the_source_run_end_in_batches(
     assert links == [None] * 5
     # The next run refers to the first one that is left.
     assert service.complete_run()["sameSourceAs"] == later[0]["id"]
-
-
-def test_assign_source_run__run_that_is_deleted_meanwhile_is_not_the_first(
-    service: Service, runs: tuple[JSON, JSON]
-) -> None:
-    second, third = service.complete_run(), service.complete_run()
-    db = service.resources.db
-    with db.begin() as session:
-        session.execute(
-            text(
-                "UPDATE benchmark_runs SET source_seq = NULL, same_source_as = NULL WHERE id = :id"
-            ),
-            {"id": third["id"]},
-        )
-
-    def assign() -> str | None:
-        with db.begin() as session:
-            run = session.get_one(BenchmarkRun, third["id"])
-            collection = session.get_one(Collection, run.collection_id)
-            assign_source_run(session, run, collection)
-            return run.same_source_as
-
-    def is_waiting() -> bool:
-        query = """
-            SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
-            WHERE NOT granted AND datname = current_database()
-        """
-        return bool(DatabaseReader(db.url).value(query))
-
-    with ThreadPoolExecutor(1) as threads:
-        with db.begin() as session:
-            session.execute(
-                text("DELETE FROM benchmark_runs WHERE id = :id"), {"id": runs[0]["id"]}
-            )
-            # The deletion commits only after the run has read its source: else nothing races.
-            assigned = threads.submit(assign)
-            until(is_waiting)
-        assert assigned.result() == second["id"]
 
 
 def test_purge__can_be_limited_to_one_benchmark(service: Service, runs: tuple[JSON, JSON]) -> None:

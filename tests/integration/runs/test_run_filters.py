@@ -1,7 +1,5 @@
 """Filters, text search and order of the list of runs."""
 
-import html
-import re
 from datetime import UTC, datetime
 
 import pytest
@@ -141,34 +139,6 @@ def test_runs_csv__has_every_match_of_a_search_with_short_pages(
     csv = month.client.get("/api/v1/benchmark-runs.csv?text=run").text
 
     assert len(csv.splitlines()) == 1 + 15
-
-
-@in_one_window
-def test_pages__of_a_search_without_a_match_so_far_link_to_the_next_one(
-    month: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Of 174 traces: three pages, each of which the service draws as a whole.
-    monkeypatch.setattr(trace_list, "SEARCHED_TRACES", 70)
-    monkeypatch.setattr(keyset, "BATCH_ROWS", 1)
-    monkeypatch.setattr(keyset, "SEARCH_TIME_S", -1.0)
-    monkeypatch.setattr(run_list, "COUNT_TIME_S", -1.0)
-    for first_path in (
-        "/runs?text=nothing",
-        "/runs/run-billing-support-0/traces?text=nothing",
-        "/inbox?tab=all&severity=INFO&agent=triage",
-    ):
-        pages, path = 0, first_path
-        while True:
-            page = month.client.get(path)
-            assert page.status_code == 200
-            pages += 1
-            if "Nothing found yet" not in page.text:
-                break
-            assert re.search(r"This page searched \d+ rows", page.text)
-            [link] = re.findall(r'href="([^"]+)" rel="next"', page.text)
-            path = html.unescape(link)
-        assert "matches</h2>" in page.text
-        assert pages > 1
 
 
 @pytest.mark.parametrize("limit", [1, 7, 30, 200])

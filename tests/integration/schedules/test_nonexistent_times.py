@@ -17,13 +17,11 @@ from mosaico.schedules.daily_summary import (
     get_day,
     summarize_day,
 )
-from mosaico.schedules.models import ScheduleConfig
 from mosaico.schedules.nonexistent_times import find_nonexistent_time, record_nonexistent_times
 from mosaico.schedules.time_zones import find_offset_change, get_time_zone
-from mosaico.schedules.views import schedule_view
 from tests.support.page_reads import read_page
 from tests.support.schedule_fires import fires
-from tests.support.service import JSON, Service, run_mosaico
+from tests.support.service import JSON, Service
 from tests.support.stored import DatabaseReader
 
 CHANGE = datetime(2027, 3, 28, 1, tzinfo=UTC)
@@ -194,28 +192,3 @@ def test_schedule__says_the_next_change_when_it_is_made(
     assert "02:30 does not exist" in page
     other = create("later", cronExpression="0 30 4 * * *")
     assert other["clockChanges"] == []
-
-
-def test_view__has_the_changes_ahead_only(
-    prepared_service: Service, create: Callable[..., JSON]
-) -> None:
-    create()
-    with prepared_service.resources.db.read() as session:
-        schedule = session.get(ScheduleConfig, "s-1")
-        assert schedule is not None
-        days = [
-            [change.at.date() for change in schedule_view(schedule, now).clock_changes]
-            for now in (CHANGE - MINUTE, CHANGE + MINUTE)
-        ]
-    spring, autumn, next_spring = date(2027, 3, 28), date(2027, 10, 31), date(2028, 3, 26)
-    assert days == [[spring, autumn, next_spring], [autumn, next_spring]]
-
-
-def test_command__says_the_next_change_when_it_creates(prepared_service: Service) -> None:
-    created = run_mosaico(
-        prepared_service, "schedules", "create", "--name", "nightly", "--benchmark", "bench-001",
-        "--agent", "agent-001", "--cron", "0 30 2 * * *", "--tz", "Europe/Rome",
-    )  # fmt: skip
-    assert created.exit_code == 0, created.stderr
-    assert "02:30 does not exist" in created.stderr
-    assert "02:30 occurs twice" in created.stderr

@@ -53,13 +53,6 @@ def test_agent_updated__runs_only_benchmarks_with_the_trigger_and_the_agent(
     assert (setup.list_runs(), setup.list_events()) == ([], [])
 
 
-def test_agent_updated__patch_without_changes_starts_nothing(setup: TriggerSetup) -> None:
-    setup.set_triggers(agentUpdated=True)
-    setup.service.patch("/agents/agent-001", {})
-    setup.tick(seconds=31)
-    assert setup.list_events() == []
-
-
 def test_tick__concurrent_workers_start_one_run(setup: TriggerSetup) -> None:
     setup.set_triggers(agentUpdated=True)
     change(setup)
@@ -129,20 +122,3 @@ def test_triggers__invalid_triggers_are_rejected(setup: TriggerSetup) -> None:
     for at, fields in refused:
         problem = setup.service.expect_problem(422, "PATCH", "/benchmarks/bench-001", fields)
         assert pointers(problem) == [at]
-
-
-def test_triggers__are_off_by_default_and_replaced_by_patch(setup: TriggerSetup) -> None:
-    off: dict[str, Any] = {
-        "agentUpdated": False,
-        "datasetUpdated": False,
-        "newRun": None,
-        "langfuse": [],
-    }
-    assert setup.service.get("/benchmarks/bench-001")["triggers"] == off
-    rule = {"event": "remote-experiment", "projectId": None, "datasetName": "support"}
-    setup.set_triggers(agentUpdated=True, langfuse=[rule])
-    triggers_view = setup.service.get("/benchmarks/bench-001")["triggers"]
-    assert triggers_view == {**off, "agentUpdated": True, "langfuse": [rule]}
-    setup.set_triggers(datasetUpdated=True)
-    triggers_view = setup.service.get("/benchmarks/bench-001")["triggers"]
-    assert triggers_view == {**off, "datasetUpdated": True}

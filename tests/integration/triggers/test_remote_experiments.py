@@ -100,19 +100,6 @@ def test_experiment__nothing_runs_the_agent_is_refused_with_the_reason(
     assert (setup.list_runs(), setup.list_events(type="remote-experiment")) == ([], [])
 
 
-def test_experiment__harness_runs_the_agent(setup: TriggerSetup, sender: LangfuseSender) -> None:
-    body = {"source": "harness", "datasetRef": "langfuse:support", "harness": {"command": "echo"}}
-    setup.service.patch("/benchmarks/bench-001", body)
-    assert sender.send(EXPERIMENT).status_code == 202
-    setup.service.work()
-    [run] = setup.list_runs()
-    assert (run["status"], run["triggeredBy"], run["tracesTotal"]) == ("COMPLETED", "WEBHOOK", 3)
-    traces = setup.service.list_items(f"/benchmark-runs/{run['id']}/results")
-    # Made now by the command, and not those of the old run.
-    assert {trace["output"] for trace in traces} == {f"question {number}" for number in range(3)}
-    assert only_event(setup)["status"] == "STARTED"
-
-
 def test_experiment__request_is_forwarded_and_the_new_run_is_evaluated(
     setup: TriggerSetup, sender: LangfuseSender, source: FakeLangfuse, run_url: HttpAgent
 ) -> None:
@@ -229,17 +216,6 @@ def test_experiment__without_a_new_run_ends_at_the_limit(
     assert "no complete new run" in event["reason"]
 
 
-def test_experiment__gone_run_url_is_the_reason_of_the_event(
-    setup: TriggerSetup, sender: LangfuseSender, run_url: HttpAgent
-) -> None:
-    # 410: the address is gone for good, so the request is not repeated.
-    run_url.status = 410
-    forward_experiment(setup, sender, run_url)
-    event = only_event(setup)
-    assert (event["status"], len(run_url.requests)) == ("IGNORED", 1)
-    assert "HTTP 410" in event["reason"]
-
-
 @pytest.mark.parametrize("status", [500, 503, 429])
 def test_experiment__request_is_repeated_until_the_agent_accepts_it(
     setup: TriggerSetup,
@@ -288,3 +264,16 @@ def test_experiment__repeated_step_sends_the_same_id(
     take_step(setup.service.resources, key)
     ids = {headers["webhook-id"] for headers, _ in run_url.requests}
     assert (len(run_url.requests), len(ids)) == (2, 1)
+
+
+def test_experiment__harness_runs_the_agent(setup: TriggerSetup, sender: LangfuseSender) -> None:
+    body = {"source": "harness", "datasetRef": "langfuse:support", "harness": {"command": "echo"}}
+    setup.service.patch("/benchmarks/bench-001", body)
+    assert sender.send(EXPERIMENT).status_code == 202
+    setup.service.work()
+    [run] = setup.list_runs()
+    assert (run["status"], run["triggeredBy"], run["tracesTotal"]) == ("COMPLETED", "WEBHOOK", 3)
+    traces = setup.service.list_items(f"/benchmark-runs/{run['id']}/results")
+    # Made now by the command, and not those of the old run.
+    assert {trace["output"] for trace in traces} == {f"question {number}" for number in range(3)}
+    assert only_event(setup)["status"] == "STARTED"

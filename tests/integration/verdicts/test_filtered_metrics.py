@@ -1,11 +1,7 @@
 """Metrics and KPIs over the traces of one category: values, intervals, verdicts, comparisons."""
 
-import re
-from html import unescape
-
 import pytest
 
-from mosaico.comparison import category_values, stored_run_comparison
 from mosaico.comparison.stored_run_comparison import compare_runs
 from tests.integration.verdicts.conftest import traces
 from tests.support.page_reads import read_page
@@ -92,17 +88,6 @@ def test_filtered_metric__flipped_items_are_those_of_its_category(
     assert (compared.flipped_items.metric, compared.flipped_items.regressions) == (TEXT, 10)
 
 
-def test_filtered_metric__rescored_run_reuses_its_values(
-    service: Service, two_runs: tuple[JSON, JSON]
-) -> None:
-    _, second = two_runs
-    rescored = service.post(f"/benchmark-runs/{second['id']}/rescore", {})
-    service.work()
-    run = service.get(f"/benchmark-runs/{rescored['id']}")
-    # All traces, and those of each of the two categories.
-    assert (run["status"], run["metricsReused"]) == ("COMPLETED", 40 + 20 + 20)
-
-
 def test_filtered_metric__mistakes_are_refused_at_the_benchmark(service: Service) -> None:
     body = {
         "id": "b",
@@ -148,34 +133,6 @@ def test_categories__are_counted_and_read_page_by_page(
     assert "1 of 2 categories are shown; raise --limit to see more" in shown.stderr
     every = run_mosaico(service, "runs", "categories", two_runs[1]["id"])
     assert "categories are shown" not in every.stderr
-
-
-def test_comparison__categories_follow_after_the_last_one(
-    service: Service, two_runs: tuple[JSON, JSON], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On the page, the API and the command line. In this process, in which one category is the limit."""
-    monkeypatch.setattr(category_values, "MAX_CATEGORIES", 1)
-    monkeypatch.setattr(stored_run_comparison, "compare_in_child", compare_runs)
-    first, second = (run["id"] for run in two_runs)
-    pair = {"baseline": first, "candidate": second}
-    compared = service.get("/benchmark-runs/compare", **pair)
-    assert [entry["category"] for entry in compared["categories"]] == ["code"]
-    assert (compared["categoriesLeftOut"], compared["lastCategory"]) == (1, "code")
-    compared = service.get("/benchmark-runs/compare", **pair, categoriesAfter="code")
-    assert [entry["category"] for entry in compared["categories"]] == ["text"]
-    assert (compared["categoriesLeftOut"], compared["lastCategory"]) == (0, None)
-
-    page = read_page(service, f"/compare?base={first}&run={second}")
-    assert '<th scope="row" class="name">code</th>' in page
-    [address] = re.findall(r'href="([^"]*)" data-numbers>1 further categories<', page)
-    following = read_page(service, unescape(address))
-    assert '<th scope="row" class="name">text</th>' in following
-    assert '<th scope="row" class="name">code</th>' not in following
-    assert (
-        f'href="/compare?base={first}&amp;run={second}#categories">First categories<' in following
-    )
-    shown = run_mosaico(service, "runs", "compare", first, second)
-    assert "1 further categories: --categories-after code" in shown.stderr
 
 
 def test_categories__run_without_the_field_has_none(

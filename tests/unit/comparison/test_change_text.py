@@ -6,9 +6,7 @@ from mosaico.comparison.change_text import (
     describe_change,
     format_change,
     format_headline,
-    format_value,
 )
-from mosaico.kpis.number_text import format_compared
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.verdict_rules import Scale
 
@@ -76,36 +74,3 @@ def test_format_headline__has_the_interval_that_decides() -> None:
     adjusted = FALL.model_copy(update=update)
     assert format_headline(FALL) == "0.93 → 0.62 (−0.30, 95 % CI −0.45 to −0.14)"
     assert format_headline(adjusted) == "0.93 → 0.62 (−0.30, adjusted 95 % CI −0.50 to −0.05)"
-
-
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (None, "ms", "no value"),
-        (0.0, "USD", "0 USD"),
-        (0.0000123, "USD", "0.0000123 USD"),
-        (35412.7, "tokens", "35,413 tokens"),
-        (1234567.0, None, "1,234,567"),
-        (-2.5, None, "−2.5"),
-    ],
-)
-def test_format_value__has_no_exponent(value: float | None, unit: str | None, text: str) -> None:
-    assert format_value(value, Scale.NUMBER, unit) == text
-
-
-@pytest.mark.parametrize(
-    ("values", "texts"),
-    [
-        ((0.04, 0.039), ["0.040 USD", "0.039 USD"]),
-        ((1.0, 0.828), ["1.000 USD", "0.828 USD"]),
-        # Not more digits than a number has: 812.5 has four significant ones.
-        ((812.5, 0.00123), ["812.5 USD", "0.00123 USD"]),
-        ((1200.0, 3.5), ["1,200 USD", "3.5 USD"]),
-        ((1e-12, 0.5), ["1e-12 USD", "0.5 USD"]),
-        ((12.0, 13.0), ["12 USD", "13 USD"]),
-    ],
-)
-def test_format_compared__values_have_the_same_decimals(
-    values: tuple[float, float], texts: list[str]
-) -> None:
-    assert format_compared(values, "USD") == texts

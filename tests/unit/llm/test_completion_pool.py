@@ -45,14 +45,3 @@ def test_completion_pool__leaving_it_does_not_interrupt_the_closing_of_connectio
     model_event_loop().call_soon_threadsafe(client.release)
     assert client.is_closed.wait(LIVENESS_S)
     assert client.closed_connections == CONNECTIONS
-
-
-def test_completion_pool__batch_of_a_closed_pool_is_not_sent() -> None:
-    client = ClosingClient()
-    client.release()
-    with CompletionPool(client) as pool:
-        pass
-    assert client.is_closed.wait(LIVENESS_S)
-    pool.submit([])
-    assert pool.take(0.05) == []
-    assert client.closed_connections == 0

@@ -15,13 +15,8 @@ from mosaico.metrics.model_metrics import AnsweredTrace, provider_requests, prov
 from mosaico.metrics.registry import load_metrics, provider_for
 from mosaico.metrics.run_value import run_value, summarize_with
 from mosaico.metrics.types import (
-    Direction,
     MetricProvider,
     MetricRef,
-    MetricSkipped,
-    MetricSkipReason,
-    MetricSpec,
-    Need,
     RemoteMetric,
     RunMetric,
 )
@@ -71,33 +66,6 @@ def test_references__best_of_any_and_worst_of_all(
     metric = provider(key)
     assert value(metric, trace(output, "1976", "in 1976")) == pytest.approx(best)
     assert value(metric, trace(output, "1976", "in 1976", rule="all")) == pytest.approx(worst)
-
-
-class _Distance:
-    """A metric that improves downwards: the difference of the lengths; no value for an expected "?"."""
-
-    spec = MetricSpec(
-        key="D",
-        description="",
-        source="",
-        minimum=None,
-        maximum=None,
-        direction=Direction.LOWER_IS_BETTER,
-        needs=frozenset({Need.EXPECTED_OUTPUT, Need.OUTPUT}),
-    )
-
-    def supports(self, trace: Trace) -> bool:
-        return trace.expected_output != "?"
-
-    def compute(self, trace: Trace) -> float:
-        return float(abs(len(trace.expected_output or "") - len(trace.output or "")))
-
-
-def test_references__best_is_the_lowest_where_lower_is_better() -> None:
-    assert value(_Distance(), trace("abc", "a", "ab", "?")) == 1.0
-    assert value(_Distance(), trace("abc", "a", "ab", "?", rule="all")) == 2.0
-    [missing] = measure(trace("abc", "?", "?"), [_Distance()]).missing.values()
-    assert missing == MetricSkipped(MetricSkipReason.NOT_SUPPORTED)
 
 
 def test_references__failures_and_empty_answers_keep_the_worst_value() -> None:

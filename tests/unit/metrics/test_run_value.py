@@ -49,14 +49,6 @@ def test_run_value__is_computed_from_merged_summaries() -> None:
     assert merge_with(provider, notes[:1]) == notes[0]
 
 
-def test_run_summary__traces_without_a_value_are_left_out() -> None:
-    assert summarize_with(Characters(), [0.5, None, 0.0], TRACES) == {"summary": 5}
-
-
-def test_run_value__may_be_undefined() -> None:
-    assert run_value(Characters(read=lambda _: None), {"summary": 1}) is None
-
-
 @pytest.mark.parametrize(
     ("read", "kind"),
     [

@@ -2,9 +2,8 @@
 
 import pytest
 
-from mosaico.metrics.registry import load_metrics, provider_for
 from mosaico.metrics.score_directions import direction_of_score
-from mosaico.metrics.types import Direction, MetricRef
+from mosaico.metrics.types import Direction
 
 HIGH, LOW, NEITHER = (
     Direction.HIGHER_IS_BETTER, Direction.LOWER_IS_BETTER, Direction.NEITHER,
@@ -65,19 +64,3 @@ def test_direction__of_the_user_comes_first(name: str) -> None:
     for better, direction in (("higher", HIGH), ("lower", LOW), ("high", HIGH), ("low", LOW)):
         known = direction_of_score(name, better)
         assert (known.direction, known.origin) == (direction, "as you said")
-
-
-def test_score__has_the_direction_of_its_name_or_option() -> None:
-    load_metrics()
-
-    def direction(**options: str) -> Direction:
-        return provider_for(MetricRef.of("SCORE", options)).spec.direction
-
-    assert direction(name="toxicity") is LOW
-    assert direction(name="toxicity", better="high") is HIGH
-    # One that the user named decides, even if its name is that of a counter.
-    assert direction(name="steps", better="low") is LOW
-    assert direction(name="tone") is NEITHER
-    # As the direction of a KPI is written.
-    assert direction(name="tone", better="lower") is LOW
-    assert direction(name="tone", better="higher") is HIGH

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from mosaico.notifications.rules import (
     RETRY_WAITS_S,
-    pause_s,
     queue_lock,
     retry_wait_s,
     should_disable,
@@ -58,7 +57,3 @@ def test_queue_lock__slow_endpoints_share_one_lock() -> None:
     assert queue_lock("a.example", slow=True) == queue_lock("b.example", slow=True)
     assert len({queue_lock(host, slow=False) for host in ("a.example", "b.example")}) == 2
     assert queue_lock("a.example", slow=False) != queue_lock("a.example", slow=True)
-
-
-def test_pause__repeated_slow_failures_pause_five_minutes() -> None:
-    assert [pause_s(tries) for tries in range(5)] == [0, 5, 300, 300, 300]

@@ -6,58 +6,14 @@ import pytest
 
 from mosaico.harness.mcp.config import TaskType
 from mosaico.harness.mcp.types import AttemptError, ErrorKind, Evaluation, TaskResult
-from mosaico.harness.results import AttemptOutcome, ConversationEnding
-from mosaico.llm.conversation import ChatMessage, MessageRole, TextBlock, user_message
+from mosaico.harness.results import AttemptOutcome
 from mosaico.traces.producers.mcp_traces import stem_of, trace_of, traces_of
-from mosaico.traces.types import ToolCall, Trace, TraceOutcome
-from tests.support.mcp_results import FAILED, PASSED, llm_calls, mcp_report, result, tool_call
+from mosaico.traces.types import TraceOutcome
+from tests.support.mcp_results import mcp_report, result, tool_call
 
 
 def direct(**changes: Any) -> TaskResult:
     return result(type=TaskType.DIRECT, model="", servers=("one",), **changes)
-
-
-def test_trace_of__maps_a_model_attempt_with_its_usage() -> None:
-    """Inputs 100, 160 and 260: 520 in all, base 100, growth (260 - 100) / 2; one of two met."""
-    message = ChatMessage(role=MessageRole.ASSISTANT, content=(TextBlock(text="a"),))
-    trace = trace_of(
-        result(
-            tags=("compare",),
-            servers=("one", "two"),
-            ending=ConversationEnding.NATURAL,
-            evaluations=(PASSED, FAILED),
-            llm_calls=llm_calls(100, 160, 260),
-            tool_calls=(tool_call("one", "echo"), tool_call("two", "echo", is_error=True)),
-            messages=(user_message("First."), message, user_message("Second."), message),
-            duration_ms=1500.0,
-            cost_usd=0.25,
-        )
-    )
-    assert trace == Trace(
-        trace_id="s/compare:base#0",
-        item_id="s/compare:base",
-        input="First.\n\nSecond.",
-        expected_output="a\nb",
-        output="a",
-        error="contains b: not found in the answer",
-        tags=("compare", "scenario:s", f"task:{'0' * 16}"),
-        input_tokens=520,
-        output_tokens=30,
-        cost_usd=0.25,
-        latency_ms=1500.0,
-        tool_calls=(
-            ToolCall(name="one__echo", arguments={}, ok=True, latency_ms=1.0),
-            ToolCall(name="two__echo", arguments={}, ok=False, latency_ms=1.0),
-        ),
-        turns=3,
-        scores={
-            "TASK_PASSED": 0,
-            "TASK_SCORE": 1 / 2,
-            "NATURAL_STOP": 1,
-            "BASE_CONTEXT": 100,
-            "CONTEXT_GROWTH_AVG": 80,
-        },
-    )
 
 
 def test_trace_of__direct_call_has_no_model_usage() -> None:

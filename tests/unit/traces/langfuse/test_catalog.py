@@ -14,11 +14,3 @@ def test_server_cache__entry_is_per_key_and_expires_after_an_hour() -> None:
     assert servers.get("https://a.example", "pk-1") == V4
     now[0] = TTL_S
     assert servers.get("https://a.example", "pk-1") is None
-
-
-def test_server_cache__evict_removes_the_entry() -> None:
-    servers = ServerCache()
-    servers.put("https://a.example", "pk-1", V4)
-    servers.evict("https://a.example", "pk-1")
-    servers.evict("https://a.example", "pk-1")
-    assert servers.get("https://a.example", "pk-1") is None
