@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import subprocess
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,7 +10,6 @@ import pytest
 
 from tests.integration.cli.conftest import Shell
 from tests.support.service import Service, pair
-from tests.support.waiting import LIVENESS_S
 
 EXPECTED = [
     {"itemId": "item-1", "output": "a b c d", "ROUGE": 1.0, "tags": ""},
@@ -83,20 +81,3 @@ def test_history__is_a_table_and_rows(mosaico: Shell, service: Service, complete
     nothing = mosaico.ok("history", "export", "--kpi", "speed")
     assert nothing.stdout.count("\n") == 1
     assert nothing.stderr == "no KPI value matches the filters\n"
-
-
-def test_output__a_closed_pipe_ends_the_command_quietly(mosaico: Shell, tmp_path: Path) -> None:
-    # More than the buffer of a pipe: the command still writes when `head` has ended.
-    traces = (
-        json.dumps({"traceId": f"trace-{number:05}", "output": "a"}) for number in range(4000)
-    )
-    (tmp_path / "many.jsonl").write_text("\n".join(traces))
-    words = ("score", "many.jsonl", "--metrics", "EXACT_MATCH", "--json")
-    process = mosaico.process(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stdout is not None and process.stderr is not None  # noqa: PT018 - both are pipes
-    assert process.stdout.readline() == b'{"rows":[\n'
-    process.stdout.close()
-    assert process.wait(LIVENESS_S) == 141  # as git and gh
-    assert b"Traceback" not in (errors := process.stderr.read())
-    assert b"BrokenPipe" not in errors
-    process.stderr.close()

@@ -94,20 +94,3 @@ def test_filter__rows_of_a_deleted_schedule_are_listed(mosaico: Shell, service: 
         "status\nPENDING\n",
         f"page: {mosaico.variables['MOSAICO_URL']}/runs?schedule={schedule['id']}\n",
     )
-
-
-def test_links__have_the_public_url_when_another_setting_is_wrong(mosaico: Shell) -> None:
-    mosaico.variables["MOSAICO_PUBLIC_URL"] = "https://mosaico.example.org/"
-    for wrong in (
-        ("MOSAICO_PORT", "8080"),
-        ("MOSAICO_PORT", "many"),
-        ("MOSAICO_SUMMARY_AT", "late"),
-    ):
-        mosaico.variables.update([wrong])
-        assert mosaico.ok("agents", "list").stderr.endswith(
-            "page: https://mosaico.example.org/agents\n"
-        )
-    mosaico.variables["MOSAICO_PUBLIC_URL"] = "no address"
-    assert mosaico.ok("agents", "list").stderr.endswith(
-        f"page: {mosaico.variables['MOSAICO_URL']}/agents\n"
-    )

@@ -38,16 +38,6 @@ def test_plot__draws_trend_changes_and_items(service: Service, two_runs: list[JS
     assert "40 items: 10 worse, 1 better, mean −0.225" in items.text
 
 
-def test_plot__missing_data_is_refused(service: Service, two_runs: list[JSON]) -> None:
-    path = f"/benchmark-runs/{two_runs[1]['id']}/plot"
-    problem = service.expect_problem(404, "GET", path, params={"kpi": "speed"})
-    assert problem["type"].endswith("nothing-to-plot")
-    service.expect_problem(422, "GET", path, params={"metric": "ACCURACY"})
-    service.expect_problem(
-        422, "GET", path, params={"against": two_runs[0]["id"], "metric": "ROUGE"}
-    )
-
-
 def test_plot_command__writes_a_file(
     service: Service, two_runs: list[JSON], tmp_path: Path
 ) -> None:

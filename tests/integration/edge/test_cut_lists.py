@@ -10,16 +10,15 @@ from html import unescape
 from typing import Final
 
 import pytest
-from sqlalchemy import delete, select, text, update
+from sqlalchemy import delete, select, text
 from sqlalchemy.orm import Session
 
-from mosaico.alerts import inbox_view
 from mosaico.alerts.models import AlertEvent, Incident
 from mosaico.benchmarks.config_types import MetricSelection
 from mosaico.benchmarks.models import Benchmark, BenchmarkRevision, KpiDefinition
 from mosaico.notifications.models import Delivery, Notification
 from mosaico.reporting import pages as trend_pages
-from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate, TraceResult
+from mosaico.run_store.models import BenchmarkRun, TraceResult
 from mosaico.schedules.models import ScheduleFire
 from mosaico.traces.models import CollectedTrace
 from mosaico.triggers.models import TriggerEvent
@@ -202,13 +201,6 @@ def test_page__cut_list_is_counted_and_links_to_all(
     assert rows == total
 
 
-def test_message__cut_alerts_are_counted(crowded: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inbox_view, "MAX_LISTED", 2)
-    assert "2 of 6 alerts" in read_page(crowded, "/inbox?tab=all")
-    monkeypatch.setattr(inbox_view, "MAX_LISTED", 6)
-    assert "6 of 6 alerts" not in read_page(crowded, "/inbox?tab=all")
-
-
 def test_trend__cut_incidents_are_counted(
     crowded: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,12 +249,3 @@ def test_run__baselines_before_the_first_are_linked(crowded: Service) -> None:
 def test_run__flipped_items_are_counted(crowded: Service) -> None:
     page = read_page(crowded, f"/runs/{RUN}")
     assert "8 of 10 flipped items" in page
-
-
-def test_run__measured_traces_are_grouped_by_thousands(crowded: Service) -> None:
-    of_run = RunMetricAggregate.run_seq.in_(
-        select(BenchmarkRun.seq).where(BenchmarkRun.id == "run-sql-support-3")
-    )
-    with crowded.resources.db.begin() as session:
-        session.execute(update(RunMetricAggregate).where(of_run).values(n=8_990, expected=9_000))
-    assert "8,990 of 9,000" in read_page(crowded, "/runs/run-sql-support-3")

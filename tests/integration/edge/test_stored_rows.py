@@ -49,20 +49,3 @@ def test_pages_and_lists__show_stored_texts_that_the_api_would_refuse(odd_rows: 
     # The states of pages without data are among them.
     assert {path: status for path, status in statuses.items() if status not in (200, 404)} == {}
     assert {statuses[f"/api/v1{path}"] for path in LISTS} == {200}
-
-
-@pytest.mark.parametrize(
-    ("path", "name", "change"),
-    [
-        ("/agents/billing", "name", {"description": "new"}),
-        ("/benchmarks/support", "datasetRef", {"keepDays": 30}),
-        ("/benchmarks/support/kpis/support-pass", "name", {"gate": True}),
-        ("/alert-configs/rule-1", "name", {"cooldownMinutes": 7}),
-        ("/schedule-configs/nightly", "name", {"description": "new"}),
-    ],
-)
-def test_stored_row__another_field_and_then_the_text_can_be_changed(
-    odd_rows: Service, path: str, name: str, change: dict[str, object]
-) -> None:
-    assert odd_rows.patch(path, change)[name].startswith("two\nlines")
-    assert odd_rows.patch(path, {name: "one line"})[name] == "one line"

@@ -83,7 +83,7 @@ class Fuzzer:
             # An operation that schemathesis cannot read is an error, not left out.
             assert isinstance(result, Ok), result
             operations.append(result.ok())
-        # They end only when the client disconnects; tests/contracts/test_event_streams.py names their tests.
+        # They end only when the client disconnects; other tests read them.
         endless = list_event_streams(document)
         operations = [operation for operation in operations if operation.label not in endless]
         return sorted(operations, key=_turn)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from mosaico.core.reports import markdown_text
 from mosaico.core.text import (
     describe_duration,
-    format_duration,
     html_text,
     join_words,
     replace_unstorable,
@@ -75,23 +74,6 @@ def test_reports__direction_controls_are_shown(render: Callable[[str], str]) -> 
 )
 def test_join_words__is_a_list_in_a_sentence(words: list[str], text: str) -> None:
     assert join_words(words, "or") == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.44, "0.4 s"),
-        (41, "41 s"),
-        (60, "1 min"),
-        # Never "60 min" or "24 h": a unit that is full is the next one.
-        (3599, "59 min"),
-        (3600, "1 h"),
-        (86_399, "23 h"),
-        (2 * 86_400, "2 d"),
-    ],
-)
-def test_format_duration__largest_unit_that_is_full(seconds: float, text: str) -> None:
-    assert format_duration(timedelta(seconds=seconds)) == text
 
 
 @pytest.mark.parametrize(

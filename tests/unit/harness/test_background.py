@@ -15,17 +15,6 @@ from tests.support.waiting import LIVENESS_S
 FIRST, SECOND = result(task(task_id="a"), True), result(task(task_id="b"), True)
 
 
-def test_background__exception_is_raised_after_results() -> None:
-    async def work(report_result: OnResult) -> None:
-        report_result(FIRST)
-        raise LookupError("lost")
-
-    pages = run_in_background(work, heartbeat_s=LIVENESS_S)
-    assert next(pages) == [FIRST]
-    with pytest.raises(LookupError, match="lost"):
-        next(pages)
-
-
 def test_background__producer_that_cannot_start_raises(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

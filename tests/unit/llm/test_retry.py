@@ -2,7 +2,6 @@
 
 import asyncio
 
-import httpx2
 import pytest
 
 from mosaico.llm.errors import LlmError, LlmErrorKind
@@ -14,22 +13,8 @@ from mosaico.llm.retry import (
     completion_retries,
     track_retries,
 )
-from mosaico.llm.sdk import SdkErrors, translate_error
 
 RETRIES = completion_retries(max_retries=4, first_wait_s=1.0)
-
-
-class ConnectionFailed(Exception):
-    """The exception of an SDK for a request without a response."""
-
-
-ERRORS = SdkErrors(status=AssertionError, connection=ConnectionFailed, any=ConnectionFailed)
-
-
-def kind_of_failure(cause: Exception) -> LlmErrorKind:
-    error = ConnectionFailed()
-    error.__cause__ = cause
-    return translate_error(error, ERRORS).kind
 
 
 def waits_after(kind: LlmErrorKind, policies: LlmRetryPolicy = RETRIES) -> list[float]:
@@ -45,14 +30,6 @@ def waits_after(kind: LlmErrorKind, policies: LlmRetryPolicy = RETRIES) -> list[
     with pytest.raises(LlmError):
         asyncio.run(call_with_retries(fail, policies, sleep=sleep, chance=lambda: 0.5))
     return waits
-
-
-def test_error_translation__read_timeout_differs_from_no_connection() -> None:
-    assert kind_of_failure(httpx2.ReadTimeout("too long")) is LlmErrorKind.TIMEOUT
-    assert kind_of_failure(httpx2.ConnectTimeout("too long")) is LlmErrorKind.UNREACHABLE
-    assert kind_of_failure(httpx2.ConnectError("refused")) is LlmErrorKind.UNREACHABLE
-    for kind in (LlmErrorKind.TIMEOUT, LlmErrorKind.UNREACHABLE):
-        assert LlmError("failed", kind=kind).transient
 
 
 @pytest.mark.parametrize(
