@@ -4,7 +4,6 @@ import inspect
 import json
 import re
 import shlex
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -21,7 +20,6 @@ from sqlalchemy.orm import Session
 
 from mosaico.access.deps import READ, RUN
 from mosaico.api import PAGES
-from mosaico.core.web import pages, query_parameters
 from mosaico.core.web.openapi import iter_operations
 from mosaico.core.web.query_parameters import ListQuery
 from mosaico.core.web.routes import DeclaredRoute
@@ -34,6 +32,7 @@ from tests.support.every_page import (
     iter_page_routes,
     page_paths,
     page_paths_without_data,
+    shorten_lists,
     write_every_page,
 )
 from tests.support.service import Service, pair
@@ -158,11 +157,7 @@ def copy_row(session: Session, table: str) -> None:
 @pytest.fixture
 def one_row_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each page of a list shows one row, so that few rows make many pages."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("mosaico.") and "pages" in name and hasattr(module, "PAGE_SIZE"):
-            monkeypatch.setattr(module, "PAGE_SIZE", 1)
-    for module in (query_parameters, pages):
-        monkeypatch.setattr(module, "DEFAULT_LIMIT", 1)
+    shorten_lists(monkeypatch, 1)
 
 
 def read_list(client: httpx.Client, path: str) -> ListPage:

@@ -4,12 +4,14 @@ A new page is tested without being listed here; only a new parameter of a route 
 """
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import Final
 
+import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
@@ -17,6 +19,7 @@ from mosaico.access.models import ApiKey
 from mosaico.alerts.models import AlertSilence
 from mosaico.alerts.silence_matchers import SilenceMatchers
 from mosaico.api import PAGES
+from mosaico.core.web import pages, query_parameters
 from mosaico.core.web.routes import DeclaredRoute
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.traces.models import LocalDataset
@@ -175,6 +178,15 @@ def page_paths_without_data() -> list[str]:
         for route in iter_page_routes()
         if "{" not in route.path and route.path not in {"/compare", "/new/alert-rule"}
     ]
+
+
+def shorten_lists(patch: pytest.MonkeyPatch, rows: int) -> None:
+    """Let each page of a list show so many rows, and the API as many without a limit."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("mosaico.") and "pages" in name and hasattr(module, "PAGE_SIZE"):
+            patch.setattr(module, "PAGE_SIZE", rows)
+    for module in (query_parameters, pages):
+        patch.setattr(module, "DEFAULT_LIMIT", rows)
 
 
 def is_form(path: str) -> bool:
