@@ -61,23 +61,6 @@ def test_session__ends_when_its_key_is_revoked(service: Service, browser: httpx.
     assert browser.get("/api/v1/agents").status_code == 401
 
 
-def test_login__that_is_done_leads_on_when_the_browser_goes_back_to_it(
-    service: Service, browser: httpx.Client
-) -> None:
-    redirect = browser.get("/runs?sort=agent")
-    address = redirect.headers["location"]
-    assert (redirect.status_code, address) == (303, "/login?next=%2Fruns%3Fsort%3Dagent")
-    assert browser.get(address).status_code == 200
-    log_in(browser, key_of(service), next="/runs?sort=agent")
-    again = browser.get(address)
-    assert (again.status_code, again.headers["location"]) == (303, "/runs?sort=agent")
-    # Without it, a reader logs in with another key.
-    assert browser.get("/login").status_code == 200
-    with service.resources.db.begin() as session:
-        token = create_login_link(session, service.resources.clock() - timedelta(minutes=11))
-    assert browser.get("/login", params={"once": token}).headers["location"] == "/"
-
-
 def test_logout__ends_the_session(service: Service, browser: httpx.Client) -> None:
     log_in(browser, key_of(service))
     token = browser.cookies["mosaico_session"]

@@ -199,25 +199,6 @@ def test_key_finder__number_of_accepted_keys_is_limited(
     assert len(keys._accepted) == 3
 
 
-def test_record_use__writes_once_a_minute(
-    db: Database, resources: Resources, create_token: CreateToken
-) -> None:
-    clock, token = ManualClock(), create_token("read")
-    apps = [
-        toy_app(
-            Resources(db=db, secrets=resources.secrets, data_dir=resources.data_dir, clock=clock),
-            Workshop(),
-        )
-        for _ in range(3)
-    ]  # each as a process of its own
-    use_times = []
-    for app in apps:
-        assert ToyClient(app, token).get("/toys").status_code == 200
-        use_times.append(last_used(db, token))
-        clock.forward(seconds=30)
-    assert use_times == [START, START, START + timedelta(seconds=60)]
-
-
 def test_record_use__refused_request_is_not_recorded(
     app: FastAPI, db: Database, create_token: CreateToken
 ) -> None:

@@ -64,20 +64,3 @@ def test_export__a_failed_export_keeps_the_old_file(mosaico: Shell, service: Ser
     Path("run.csv").write_text("old")
     refused = mosaico("runs", "export", "nope", "run.csv")
     assert (refused.exit_code, Path("run.csv").read_text()) == (66, "old")
-
-
-def test_history__is_a_table_and_rows(mosaico: Shell, service: Service, completed_run: str) -> None:
-    listed = mosaico.ok("history", "list", "--kpi", "quality", "--fields", "name,value,runId")
-    assert listed.stdout == f"name\tvalue\trunId\nquality\t0.833333\t{completed_run}\n"
-    [kpi] = service.get("/benchmarks/bench-001/kpis")["items"]
-    trend = f"{str(service.client.base_url).rstrip('/')}/benchmarks/bench-001/kpis/{kpi['id']}"
-    assert listed.stderr == f"page: {trend}\n"
-    assert service.client.get(trend, headers={"Accept": "text/html"}).status_code == 200
-    every = mosaico.ok("history", "list", "--kpi", "speed")
-    assert every.stderr.endswith("/benchmarks\n")
-    exported = mosaico.ok("history", "export", "--benchmark", "bench-001").stdout
-    [row] = csv.DictReader(io.StringIO(exported))
-    assert (row["runId"], row["unit"], row["verdict"]) == (completed_run, "ratio", "")
-    nothing = mosaico.ok("history", "export", "--kpi", "speed")
-    assert nothing.stdout.count("\n") == 1
-    assert nothing.stderr == "no KPI value matches the filters\n"

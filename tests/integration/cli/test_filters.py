@@ -73,24 +73,3 @@ def test_empty_list__says_that_nothing_matches_or_that_nothing_exists(
     refused = mosaico("history", "export", "rows.csv", "--benchmark", "nope")
     assert refused.exit_code == 66
     assert not (tmp_path / "rows.csv").exists()
-
-
-def test_filter__rows_of_a_deleted_schedule_are_listed(mosaico: Shell, service: Service) -> None:
-    service.create_agent()
-    service.create_benchmark()
-    schedule = service.post(
-        "/schedule-configs",
-        {
-            "name": "nightly",
-            "benchmarkId": "bench-001",
-            "agentId": "agent-001",
-            "cronExpression": "0 0 2 * * *",
-        },
-    )
-    service.post(f"/schedule-configs/{schedule['id']}/trigger")
-    mosaico.ok("schedules", "delete", schedule["id"], "--yes")
-    listed = mosaico.ok("runs", "list", "--schedule", schedule["id"], "--fields", "status")
-    assert (listed.stdout, listed.stderr) == (
-        "status\nPENDING\n",
-        f"page: {mosaico.variables['MOSAICO_URL']}/runs?schedule={schedule['id']}\n",
-    )

@@ -3,17 +3,14 @@
 import base64
 import json
 import secrets
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import select
 
 from mosaico.agents.models import Agent
 from mosaico.core.clock import utc_now
 from mosaico.core.db import Database
 from mosaico.core.encryption import SecretBox
-from mosaico.core.engine import LOCK_TIMEOUT_MS
 from mosaico.run_store.models import BenchmarkRun
 from tests.integration.cli.conftest import Shell
 from tests.support.service import Service, pair
@@ -68,28 +65,6 @@ def test_secrets__of_a_lost_key_are_reported_and_dropped(
     dropped = new_only.ok("secrets", "drop-lost", old_secret, "--yes")
     assert dropped.stderr == "1 secrets are deleted\n"
     assert json.loads(new_only.ok("secrets", "status", "--json").stdout)["items"] == []
-
-
-def test_purge__waits_longer_for_a_lock_than_a_request(
-    service: Service, fresh_database_url: str
-) -> None:
-    service.create_agent()
-    service.create_benchmark()
-    service.upload([pair(1)])
-    service.complete_run()
-    db = service.resources.db
-    with db.begin() as session:
-        [row] = session.query(BenchmarkRun).all()
-        row.completed_at = utc_now() - timedelta(days=40)
-    key = shell(fresh_database_url, MOSAICO_MASTER_KEY=NEW)
-    limit_s = LOCK_TIMEOUT_MS / 1000
-    with ThreadPoolExecutor(1) as thread:
-        with db.begin() as session:
-            session.execute(select(BenchmarkRun).with_for_update())
-            purged = thread.submit(key, "purge", "--older-than", "30", "--yes")
-            with pytest.raises(TimeoutError):
-                purged.result(timeout=2 * limit_s)
-        assert purged.result().exit_code == 0, purged.result().output
 
 
 def test_purge__deletes_traces_of_old_runs_after_confirmation(

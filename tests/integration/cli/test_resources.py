@@ -109,24 +109,6 @@ def test_benchmark__is_created_from_options(mosaico: Shell, service: Service) ->
     assert service.get("/benchmarks")["items"] == []
 
 
-def test_benchmark__kpi_has_the_direction_of_its_formula_or_the_named_one(
-    mosaico: Shell, service: Service
-) -> None:
-    kpis = ("speed=LATENCY_MS.p95", "words=OUTPUT_TOKENS higher", "mixed=ROUGE + LATENCY_MS")
-    created = mosaico.ok(
-        *("benchmarks", "create", "--id", "bench-1", "--dataset", "support"),
-        *(word for kpi in kpis for word in ("--kpi", kpi)),
-    )
-    stored = service.get("/benchmarks/bench-1")["measures"]
-    assert {kpi["name"]: (kpi["formula"], kpi["direction"]) for kpi in stored} == {
-        "speed": ("LATENCY_MS.p95", "LOWER_IS_BETTER"),
-        "words": ("OUTPUT_TOKENS", "HIGHER_IS_BETTER"),
-        "mixed": ("ROUGE + LATENCY_MS", "NEITHER"),
-    }
-    warnings = [line for line in created.stderr.splitlines() if line.startswith("warning: KPI ")]
-    assert [line.split()[2] for line in sorted(warnings)] == ["mixed:", "words:"]
-
-
 def test_delete__of_what_is_in_use_names_the_command_that_hides_it(
     mosaico: Shell, service: Service
 ) -> None:

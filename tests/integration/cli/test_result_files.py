@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 import mosaico
 from mosaico.cli import cli
-from tests.support.service import Service
 
 COMMANDS = [
     ["score", "FILE"],
@@ -46,20 +45,3 @@ def test_python__remarks_name_what_nothing_reads() -> None:
         mosaico.gate(ROWS, baseline=ROWS),
     ):
         assert IGNORED in " ".join(result.remarks)
-
-
-def test_python__upload_and_experiment_warn_of_what_nothing_reads(
-    service: Service, tmp_path: Path
-) -> None:
-    key = service.client.headers["Authorization"].removeprefix("Bearer ")
-    with mosaico.Client(str(service.client.base_url), key) as client:
-        with pytest.warns(UserWarning, match=IGNORED):
-            client.upload(ROWS, name="rows", run_name="r")
-        file = tmp_path / "traces.jsonl"
-        file.write_text('{"traceId": "a", "remark": 1}\n{"traceId": "b"}\n')
-        with pytest.warns(UserWarning, match="keys that are not used: remark"):
-            client.upload(file, name="traces", run_name="r")
-    with pytest.warns(UserWarning, match="columns that are not used: remark"):
-        mosaico.run_experiment(
-            lambda item: item.input, [{"id": "q", "input": "2", "remark": "lost"}], save=tmp_path
-        )

@@ -12,16 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from mosaico import doctor
-from mosaico.agents.schemas import AgentCheck
 from mosaico.cli import cli
-from mosaico.core import row_windows
 from mosaico.core.migrations import upgrade
 from mosaico.core.resources import Resources
 from mosaico.core.settings import Settings
 from mosaico.doctor import CheckFailed
 from mosaico.jobs.worker_process import WorkerPresence
 from mosaico.startup import schema_remedy
-from mosaico.traces.registry import TraceQuery
 from tests.support.processes import start_command
 from tests.support.service import Service
 from tests.support.stored import DatabaseReader
@@ -155,25 +152,6 @@ def test_check_langfuse__asks_the_server_of_each_agent_with_keys(service: Servic
     )
     check = partial(doctor.check_langfuse_servers, service.resources)
     assert_fails(check, "agent bot at http://127.0.0.1", "mosaico agents update bot")
-
-
-def test_check_langfuse__reads_agents_in_windows(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(row_windows, "WINDOW_ROWS", 2)
-    access = {"langfusePublicKey": "pk", "langfuseSecretKey": "sk"}
-    for number in range(5):
-        service.create_agent(f"agent-{number}", **(access if number else {}))
-    checked: list[str] = []
-
-    def accept(query: TraceQuery, _res: Resources) -> AgentCheck:
-        checked.append(f"{query.public_key}")
-        return AgentCheck(ok=True, langfuse_url="https://x.example", api="v4")
-
-    monkeypatch.setattr(doctor, "check_langfuse", accept)
-    finding = doctor.check_langfuse_servers(service.resources)
-    assert finding == "4 agents: https://x.example (API v4)"
-    assert checked == ["pk"] * 4
 
 
 @pytest.mark.parametrize("name", ["versions", "time zone"])

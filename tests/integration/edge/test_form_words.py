@@ -98,29 +98,6 @@ def test_forms__help_and_errors_have_no_words_of_the_api(pages: Service) -> None
             assert find_api_words(refused.text) == [], path
 
 
-@pytest.mark.parametrize(
-    ("path", "fields", "messages"),
-    [
-        (
-            "/alerts",
-            {"name": "x", "benchmarkId": "support", "kpi": "support-pass", "condition": "REGRESSED", "threshold": "3", "forRuns": "2"},
-            ["Threshold: “Regressed” has no threshold; leave it empty and set “Min effect” of the KPI", "Runs until it fires: “Regressed” evaluates several runs itself; leave it empty or enter 1"],
-        ),
-        ("/alerts", {"name": "x", "benchmarkId": "support", "kpi": "support-pass", "condition": "LESS_THAN"}, ["Threshold: “Less than” needs a threshold; enter one"]),
-        ("/alerts", {"benchmarkId": "support", "condition": "LESS_THAN", "cooldownMinutes": "soon"}, ["Name is missing; fill it in", "Cooldown, minutes is not a whole number"]),
-        ("/schedules", {"name": "x", "agentId": "billing"}, ["Benchmark is missing; choose one", "Cron expression is missing; fill it in"]),
-        ("/silences", {"matchers.name": "a*", "startsAt": "2099-01-02T00:00", "endsAt": "2099-01-01T00:00"}, ["Ends at is in the past or not after “Starts at”; enter a later time"]),
-    ],
-)  # fmt: skip
-def test_form__error_names_the_labels(
-    path: str, fields: dict[str, str], messages: list[str], pages: Service
-) -> None:
-    refused = post(pages, path, fields)
-    assert refused.status_code == 422
-    texts = FormReader(refused.text).texts
-    assert [message for message in messages if message not in texts] == [], texts
-
-
 def test_silence__time_that_the_clocks_skip_is_refused(pages: Service) -> None:
     fields = {"matchers.name": "a*", "endsAt": "2099-03-29T02:30", "zone:endsAt": "Europe/Rome"}
     refused = post(pages, "/silences", fields)

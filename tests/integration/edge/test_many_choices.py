@@ -5,14 +5,12 @@ from datetime import UTC, datetime
 from typing import Final
 
 import pytest
-from sqlalchemy import text
 
-from mosaico.access.models import ApiKey
 from mosaico.agents.models import Agent
 from mosaico.kpis.models import KpiHistory
 from mosaico.run_store.models import BenchmarkRun
 from tests.support.page_data import write_month
-from tests.support.page_reads import HTML, read_page
+from tests.support.page_reads import read_page
 from tests.support.service import Service
 
 TREND: Final = "/benchmarks/support/kpis/support-pass"
@@ -56,49 +54,6 @@ def test_page__of_many_agents_suggests_them(path: str, crowd: Service) -> None:
         options = re.findall(rf'<datalist id="{name}">(.*?)</datalist>', page, re.DOTALL)
         assert options[0].count("<option") == 200
     assert not re.search(r'<select [^>]*name="(?:agent|agentId|matchers.agentId)"', page)
-
-
-def test_silence_form__of_many_rules_and_audit_log_of_many_keys_say_how_many(
-    crowd: Service,
-) -> None:
-    with crowd.resources.db.begin() as session:
-        session.execute(
-            text(
-                "INSERT INTO alert_rules SELECT (jsonb_populate_record(rule, jsonb_build_object('id', 'rule-n' || n))).*"
-                " FROM alert_rules AS rule, generate_series(1, 210) AS n WHERE id = 'rule-1'"
-            )
-        )
-        session.add_all(
-            ApiKey(
-                id=f"key-{n}", name=f"CI {n}", role="run", digest=f"key-{n}".encode(), created_at=datetime.now(UTC),
-            )
-            for n in range(210)
-        )  # fmt: skip
-    assert re.search(r"200 of 21\d alert rules are suggested", read_page(crowd, "/new/silence"))
-    page = read_page(crowd, "/audit?actor=key-3")
-    assert re.search(r"200 of 21\d API keys are suggested", page)
-    assert 'name="actor" value="key-3" list="actor-names"' in page
-
-
-def test_benchmark_form__of_many_agents_takes_ids_and_keeps_those_that_it_does_not_list(
-    crowd: Service,
-) -> None:
-    crowd.patch("/benchmarks/support", {"evaluates": ["agent-000"]})
-    page = read_page(crowd, "/benchmarks/support/edit")
-    [typed] = re.findall(r'<textarea id="evaluates"[^>]*>([^<]*)</textarea>', page)
-    assert typed.split() == ["agent-000"]
-    assert "201 of 253 agents" in page
-    [revision] = re.findall(r'name="revision" value="(\d+)"', page)
-    fields = {
-        "form": "1", "revision": revision, "metrics": "EXACT_MATCH", "evaluates": "agent-000\nagent-249",
-        "minCoverage": "0.9", "maxErrorShare": "0.05",
-    }  # fmt: skip
-    response = crowd.client.post(
-        "/benchmarks/support", data=fields, headers=HTML, follow_redirects=False
-    )
-    assert response.status_code == 303, response.text
-    assert crowd.get("/benchmarks/support")["evaluates"] == ["agent-000", "agent-249"]
-    crowd.patch("/benchmarks/support", {"evaluates": []})
 
 
 def test_benchmark__its_own_agents_are_offered_however_old_they_are(crowd: Service) -> None:

@@ -7,8 +7,6 @@ from typing import Final
 import pytest
 from sqlalchemy import text
 
-from mosaico.kpis.number_text import FigureFormat
-from mosaico.statistics.verdict_rules import Scale
 from tests.support.every_page import RUN, write_every_page
 from tests.support.service import Service
 
@@ -57,26 +55,3 @@ def test_share__has_three_decimals_wherever_a_page_shows_it(path: str, month: Se
     texts = read_texts(month, path)
     assert [part for part in texts if re.search(r"(?<![\w.])0\.\d{4,}", part)] == []
     assert any(re.search(r"\b0\.\d{3}\b", part) for part in texts)
-
-
-@pytest.mark.parametrize(
-    ("values", "unit", "scale", "text"),
-    [
-        ([0.7123, 0.8], None, None, "0.712"),
-        ([0.7123, 0.8], "ratio", None, "0.712"),
-        ([0.7123, 1.5], None, None, "0.7123"),
-        ([0.7123], "USD", None, "0.7123 USD"),
-        ([0.7123, 0.0001], None, None, "0.7123"),
-        ([0.7123, 0.0], None, None, "0.712"),
-        ([0.7123], None, Scale.NUMBER, "0.7123"),
-        ([0.7123, 0.0001], None, Scale.RATE, "0.712"),
-        ([0.7123, None], None, None, "0.712"),
-    ],
-)  # fmt: skip
-def test_figure_format__is_that_of_the_comparison_or_of_the_values(
-    values: list[float | None], unit: str | None, scale: Scale | None, text: str
-) -> None:
-    figures = FigureFormat.of(values, unit, scale)
-    assert figures.write(0.7123) == text
-    assert figures.write_range(0.7123, None) is None
-    assert figures.write_pair(None, 0.7123) == [None, text]

@@ -7,7 +7,6 @@ from html import unescape
 from sqlalchemy import text
 
 from tests.support.every_page import RUN
-from tests.support.page_data import write_schedule
 from tests.support.page_reads import HTML, read_csv, read_json, read_page
 from tests.support.service import Service
 
@@ -43,27 +42,6 @@ def test_runs__period_has_the_days_of_the_readers_zone(read_month: Service) -> N
     wrong = read_month.client.get("/runs?from=yesterday", headers=HTML)
     assert wrong.status_code == 422
     assert "2026-11-23" in wrong.text
-
-
-def test_runs__are_those_of_a_schedule(month: Service) -> None:
-    with month.resources.db.begin() as session:
-        write_schedule(session)
-        session.execute(
-            text("UPDATE benchmark_runs SET schedule_id = 'nightly' WHERE id LIKE 'run-sql-%-1'")
-        )
-    [address] = re.findall(
-        r'href="(/runs\?schedule=[^"]+)"', read_page(month, "/schedules/nightly")
-    )
-    page = read_page(month, unescape(address))
-    shown = set(re.findall(r'id="r-([^"]+)"', page))
-    assert shown
-    assert all(run_id.startswith("run-sql-") for run_id in shown)
-    assert re.search(r'name="schedule" [^>]*value="nightly"', page)
-    [path] = re.findall(r'<a type="application/json" href="/api/v1([^"]+)"', page)
-    assert {run["id"] for run in read_json(month, unescape(path))["items"]} == shown
-    [csv_address] = re.findall(r'href="(/api/v1/benchmark-runs\.csv[^"]*)"', page)
-    assert {row["runId"] for row in read_csv(month, unescape(csv_address))} == shown
-    assert "No run matches" in read_page(month, "/runs?schedule=other")
 
 
 def test_inbox__selected_messages_are_acknowledged_with_a_note(month: Service) -> None:

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from mosaico.traces.registry import SourceRun
-from mosaico.traces.sources.langfuse.catalog import list_runs, narrow_run
 from mosaico.traces.types import Trace
-from tests.integration.langfuse.collection import collect_all, make_query, make_resources
+from tests.integration.langfuse.collection import collect_all
 from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.records import DEFAULT_TIME
 from tests.support.service import JSON, Service
@@ -126,24 +124,6 @@ def test_source__growing_run_of_a_reused_name_is_waited_for(langfuse: FakeLangfu
     # Just after its last item the run may still grow, so it is polled.
     collection = collect_all(langfuse, now=DEFAULT_TIME + NIGHT + timedelta(seconds=20 * 5))
     assert (len(collection.traces), outputs(collection.traces)) == (20, {"second"})
-
-
-@BOTH
-def test_list_runs__reused_name_is_the_newest_run_and_is_narrowed(
-    some_server: FakeLangfuse,
-) -> None:
-    add_run(some_server, timedelta(), "first")
-    some_server.experiment(run="other", items=20, started=DEFAULT_TIME + NIGHT / 2)
-    add_run(some_server, NIGHT, "second")
-    resources, query = make_resources(), make_query(some_server)
-    listed = list_runs(resources, query)
-    assert [run.name for run in listed] == ["nightly", "other"]
-    newest: SourceRun = narrow_run(resources, query, listed[0])
-    assert abs(newest.started_at - (DEFAULT_TIME + NIGHT)) <= timedelta(milliseconds=1)
-    assert newest.ended_at == listed[0].ended_at
-    assert newest.items == 20
-    assert newest.id == collect_all(some_server, run_name="nightly").pages[-1].run_id
-    assert narrow_run(resources, query, listed[1]) == listed[1]
 
 
 def set_up(service: Service, langfuse: FakeLangfuse, **fields: Any) -> None:

@@ -209,22 +209,6 @@ def test_source__malformed_row_is_an_infrastructure_error(
     assert unfailed == {trace.trace_id: trace for trace in expected if trace.trace_id in unfailed}
 
 
-@pytest.mark.parametrize("malformed", [{"traceId": 7}, {"scores": 7}, None], ids=repr)
-def test_source__last_page_with_a_malformed_row_only_does_not_end_the_run(
-    langfuse: FakeLangfuse, malformed: dict[str, Any] | None
-) -> None:
-    langfuse.experiment(run="odd", items=101)
-
-    def spoil(document: Any) -> None:
-        if len(document["data"]) == 1:
-            document["data"] = [malformed and {**document["data"][0], **malformed}]
-
-    langfuse.inject(ModifiedResponse(change=spoil), path=ROWS, on=ALWAYS)
-    traces = collect_all(langfuse, run_name="odd").traces
-    failed = [trace for trace in traces if trace.outcome is TraceOutcome.INFRA_ERROR]
-    assert (len(traces), len(failed)) == (101, 1)
-
-
 def test_client__rejected_request_raises_with_the_message_of_the_server(
     langfuse: FakeLangfuse,
 ) -> None:

@@ -9,8 +9,6 @@ import pytest
 from mosaico.core.clock import utc_now
 from mosaico.jobs.declarations import WriteBackScores
 from mosaico.jobs.queue import enqueue
-from mosaico.run_store.queries import get_run
-from mosaico.runs.plan_builder import collect_lock
 from mosaico.runs.retention import purge_runs_before
 from tests.integration.langfuse.test_sdk_round_trip import sdk_of
 from tests.support.langfuse import FakeLangfuse
@@ -23,7 +21,6 @@ from tests.support.langfuse.written_scores import (
     written,
 )
 from tests.support.service import JSON, Service
-from tests.support.stored import DatabaseReader
 
 
 def without_run(scores: dict[str, Score]) -> dict[str, Any]:
@@ -59,22 +56,6 @@ def test_write_back__writes_kpis_to_the_run_and_metrics_to_traces(
     assert {score.timestamp.date() for score in scores} == {DEFAULT_TIME.date()}
     assert {score.metadata["run"] for score in scores} == {run["id"]}
     assert langfuse.max_in_flight <= 8
-
-
-def test_write_back__collections_do_not_wait_for_it(
-    service: Service, langfuse: FakeLangfuse
-) -> None:
-    langfuse.experiment(items=3)
-    benchmark(service, langfuse)
-    run_id = str(service.complete_run()["id"])
-    rows = DatabaseReader(service.resources.db.url)
-    lock = rows.value("SELECT lock FROM procrastinate_jobs WHERE task_name = 'runs.write_back'")
-    with service.resources.db.read() as session:
-        plan = get_run(session, run_id).begun_plan
-        lock_of_collection = collect_lock(session, plan, service.resources)
-
-    assert lock_of_collection
-    assert lock == f"write-back:{lock_of_collection}"
 
 
 def test_write_back__sdk_reads_the_scores(service: Service, langfuse: FakeLangfuse) -> None:

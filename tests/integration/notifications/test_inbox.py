@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from sqlalchemy import QueuePool, text
 from typer.testing import CliRunner
 
 from mosaico.cli import cli
-from mosaico.core.batch_delete import delete_batch
 from mosaico.notifications import inbox
 from mosaico.notifications.inbox import delete_old_notifications
 from mosaico.notifications.types import (
@@ -22,7 +20,7 @@ from mosaico.notifications.types import (
     NotificationMessage,
 )
 from tests.integration.notifications.conftest import NotificationScenario, status
-from tests.support.service import JSON, Service, pointers
+from tests.support.service import JSON, Service
 
 END_KEY = text("UPDATE api_keys SET expires_at = now() - interval '1 s' WHERE id = :id")
 LONG = NotificationMessage(
@@ -47,22 +45,6 @@ def test_inbox__mark_one_or_all_as_read(scenario: NotificationScenario) -> None:
     assert scenario.inbox(unread=True) == []
     problem = scenario.service.expect_problem(404, "POST", "/notifications/none/read")
     assert problem["type"] == "/problems/notification-not-found"
-
-
-def test_inbox__message_has_all_parts(scenario: NotificationScenario) -> None:
-    message = scenario.service.get(f"/notifications/{scenario.publish(message=LONG)}")
-    assert message["title"] == LONG.title  # data: whoever shows it makes it inert
-    assert message["facts"] == [{"name": "run", "value": "r-1"}]
-    assert message["items"] == [
-        {
-            "title": "quality",
-            "sentences": ["It fell."],
-            "facts": [],
-            "link": "/api/v1/alerts/1",
-            "links": [],
-            "advice": [],
-        }
-    ]
 
 
 def events(lines: Iterator[str]) -> Iterator[JSON]:
@@ -138,42 +120,6 @@ def test_delete_old_notifications__pending_ones_stay_and_hold_up_no_others(
     with scenario.service.resources.db.begin() as session:
         delete_old_notifications(session, scenario.clock() + timedelta(days=91))
     assert [message["id"] for message in scenario.inbox()] == [waiting]
-
-
-def test_delete_old_notifications__many_deliveries_are_deleted_before_their_message(
-    scenario: NotificationScenario, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inbox, "BATCH_ROWS", 2)
-    monkeypatch.setattr(inbox, "delete_batch", partial(delete_batch, batch_rows=2))
-    scenario.publish(*(DeliveryTarget("WEBHOOK", scenario.receiver.at(f"{n}")) for n in range(5)))
-    scenario.work()
-    later = scenario.clock() + timedelta(days=91)
-    sizes: list[int] = []
-    while not sizes or sizes[-1]:
-        with scenario.service.resources.db.begin() as session:
-            sizes.append(inbox.delete_old_notifications(session, later))
-    # Five deliveries in batches of two; the last one leaves room for the message.
-    assert sizes == [2, 2, 2, 0]
-    assert scenario.inbox() == []
-
-
-def test_update_endpoint__changes_the_daily_summary_only(scenario: NotificationScenario) -> None:
-    body = {"channel": "EMAIL", "recipient": "ops@example.org"}
-    endpoint = scenario.service.post("/endpoints", body)
-    path = f"/endpoints/{endpoint['id']}"
-    changed = scenario.service.patch(path, {"dailySummary": True})
-    assert changed == {**endpoint, "dailySummary": True}
-    assert scenario.service.patch(path, {}) == changed
-    for refused in ({"dailySummary": None}, {"recipient": "dev@example.org"}):
-        problem = scenario.service.expect_problem(422, "PATCH", path, refused)
-        assert pointers(problem) == [f"/{next(iter(refused))}"]
-    problem = scenario.service.expect_problem(
-        404, "PATCH", "/endpoints/none", {"dailySummary": True}
-    )
-    assert problem["type"] == "/problems/endpoint-not-found"
-    [entry, *_] = scenario.service.get("/audit")["items"]
-    assert (entry["action"], entry["resourceType"]) == ("change_endpoint", "endpoints")
-    assert (entry["resourceId"], entry["fields"]) == (endpoint["id"], [])
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,6 @@
 """A formula over many rows gives in each row the value of the single evaluation."""
 
-import math
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,28 +36,6 @@ def test_evaluate_rows__each_row_equals_the_single_evaluation_bit_for_bit(
     alone = [formula.evaluate(dict(zip(FEW, row, strict=True))).value for row in table]
     expected = np.array([np.nan if value is None else value for value in alone])
     assert np.broadcast_to(values, expected.shape).tobytes() == expected.tobytes()
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        # of A 0.5, 0.25 and missing, of B 0, 2 and 3
-        ("A / B", [math.nan, 0.125, math.nan]),
-        ("COALESCE(A, B)", [0.5, 0.25, 3.0]),
-        ("IF B > 1 THEN B ELSE A", [0.5, 2.0, 3.0]),
-        ("IF B > 1 OR A > 0 THEN 1 ELSE 0", [1.0, 1.0, 1.0]),
-        ("IF A > 0 AND B > 1 THEN 1 ELSE 0", [0.0, 1.0, math.nan]),
-        ("THRESHOLD(B, 2)", [0.0, 1.0, 1.0]),
-        ("MIN(A, B)", [0.0, 0.25, math.nan]),
-        ("LOG(B)", [math.nan, math.log(2.0), math.log(3.0)]),
-        ("CLAMP(B, 1, 2.5)", [1.0, 2.0, 2.5]),
-    ],
-)
-def test_evaluate_rows__undefined_value_affects_only_its_row(
-    text: str, expected: list[float]
-) -> None:
-    rows = evaluate_text(text, A=[0.5, 0.25, math.nan], B=[0.0, 2.0, 3.0])
-    np.testing.assert_array_equal(rows.values, expected)
 
 
 def test_evaluate_rows__minimum_of_nearly_tied_metrics_is_flagged() -> None:

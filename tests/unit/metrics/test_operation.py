@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from mosaico.metrics.aggregate import aggregate
 from mosaico.metrics.engine import measure, measure_all
 from mosaico.metrics.registry import load_metrics, provider_for
 from mosaico.metrics.types import MetricRef, MetricSkipped, MetricSkipReason, Missing
@@ -136,19 +135,3 @@ def test_status_and_error_rate__depend_on_the_outcome(
 ) -> None:
     assert measured(trace(outcome=outcome), "STATUS") == status
     assert measured(trace(outcome=outcome), "ERROR_RATE") == rate
-
-
-def test_status_mean__is_one_only_without_failures() -> None:
-    outcomes = [
-        TraceOutcome.SCORED,
-        TraceOutcome.SCORED,
-        TraceOutcome.AGENT_ERROR,
-        TraceOutcome.INFRA_ERROR,
-    ]
-    column = [
-        value if isinstance(value := measured(trace(outcome=outcome), "STATUS"), float) else None
-        for outcome in outcomes
-    ]
-    # The infrastructure error says nothing about the agent: two of three.
-    assert aggregate(column).mean == 2 / 3
-    assert aggregate(column[:2]).mean == 1.0

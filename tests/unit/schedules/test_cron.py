@@ -9,7 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaico.schedules.cron import CronExpression, DstPolicy
@@ -222,26 +222,6 @@ def test_cron__every_day_of_three_years_matches_brute_force(
     candidates = [noon + timedelta(days=shift) for shift in range(days)]
     expected = [at for at in candidates if at > start and sample.matches(at.replace(tzinfo=None))]
     assert find_instants(sample.text, ZoneInfo("UTC"), start, candidates[-1]) == expected
-
-
-@given(
-    expressions(numbers(0, 59), numbers(0, 59), numbers(0, 23)), ZONES, ANY_INSTANT | NEAR_A_CHANGE
-)
-@example(FieldSample("0 0 0 29 2 WED", lambda _: True), ROME, datetime(2026, 1, 1, tzinfo=UTC))
-def test_cron__instants_before_next_have_same_next(
-    sample: FieldSample, zone: ZoneInfo, start: datetime
-) -> None:
-    expression = CronExpression.parse(sample.text)
-    following = expression.next(start, zone)
-    if following is None:
-        return
-    assert following.astimezone(UTC) > start
-    assert following.microsecond == 0
-    assert sample.matches(following.replace(tzinfo=None))
-    for share in (0.001, 0.5, 0.999):
-        between = start + (following.astimezone(UTC) - start) * share
-        if between < following.astimezone(UTC):
-            assert expression.next(between, zone) == following
 
 
 @given(expressions(numbers(0, 59), numbers(0, 59), numbers(0, 23)))
