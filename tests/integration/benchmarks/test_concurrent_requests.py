@@ -38,25 +38,3 @@ def test_change_kpi__concurrent_edits_create_one_revision_each(service: Service)
     assert service.get("/benchmarks/bench-001")["revision"] == 17, (
         "8 edits of its KPI are edits of it, too"
     )
-
-
-def test_create_benchmark__agent_deleted_concurrently(service: Service) -> None:
-    for number in range(6):
-        service.create_agent(f"a-{number}")
-    named = [("POST", "/benchmarks", {"evaluates": [f"a-{n}"]}) for n in range(6)]
-    started = [
-        ("POST", "/benchmark-runs", {"benchmarkId": "bench-001", "agentId": f"a-{n}"})
-        for n in range(6)
-    ]
-    service.create_benchmark()
-    with ThreadPoolExecutor(6) as threads:
-        deletions = [threads.submit(service.send, "DELETE", f"/agents/a-{n}") for n in range(6)]
-        creations = [threads.submit(service.send, *request) for request in named + started]
-        deleted = [deletion.result().status_code for deletion in deletions]
-        created = [creation.result().status_code for creation in creations]
-    # Whichever request is first, the other one is refused.
-    assert set(deleted) <= {204, 409}
-    assert set(created) <= {201, 404, 422}
-    for number, status in enumerate(deleted):
-        there = service.send("GET", f"/agents/a-{number}").status_code
-        assert there == (404 if status == 204 else 200)

@@ -2,12 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
-from mosaico.agents.queries import get_agent
-from mosaico.core.errors import NotFound
-from mosaico.schedules.schemas import SchedulePatch
-from mosaico.schedules.service import change_schedule
 from tests.integration.schedules.conftest import NIGHTLY
 from tests.support.service import JSON, Service, pointers
 
@@ -96,22 +90,6 @@ def test_delete__benchmark_and_agent_of_schedule_are_protected(prepared_service:
     for path in ("/benchmarks/bench-001", "/agents/agent-001"):
         problem = prepared_service.expect_problem(409, "DELETE", path)
         assert problem["type"] == "/problems/dependents-exist"
-
-
-def test_change_schedule__agent_deleted_concurrently_is_rejected(
-    prepared_service: Service,
-) -> None:
-    scheduled(prepared_service)
-    prepared_service.create_agent("agent-002")
-    with prepared_service.resources.db.begin() as session:
-        # Read in this transaction and deleted in another: only the foreign key notices it.
-        agent = get_agent(session, "agent-002")
-        prepared_service.delete("/agents/agent-002")
-        patch = SchedulePatch.model_validate({"agentId": agent.id})
-        with pytest.raises(NotFound, match="deleted in the meantime"):
-            change_schedule(session, "s-1", patch, prepared_service.resources.clock())
-        session.rollback()
-    assert prepared_service.get("/schedule-configs/s-1")["agentId"] == "agent-001"
 
 
 def test_trigger_now__starts_run_and_keeps_next_run(prepared_service: Service) -> None:
