@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mosaico.core.encryption import Secret
+from mosaico.core.resources import Resources
 from tests.support.service import JSON, Service
 
 TASKS: list[JSON] = [
@@ -41,6 +42,12 @@ METRICS = ["TASK_SCORE", "TASK_PASSED", "NATURAL_STOP", "TOOL_CALL_SUCCESS_RATE"
 def write_lines(path: Path, lines: list[Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def with_datasets(resources: Resources, folder: Path) -> Resources:
+    """The same resources with the operator's folder of datasets."""
+    options = {**resources.options, "harness_dir": str(folder)}
+    return dataclasses.replace(resources, options=options)
 
 
 def with_keys(service: Service, **more: Any) -> Service:

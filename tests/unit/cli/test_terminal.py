@@ -49,6 +49,12 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(group, list(words))
 
 
+@group.command("delete-all")
+def delete_all(yes: bool = False) -> None:
+    confirm("delete everything?", yes=yes)
+    print_result("deleted")
+
+
 def test_error__is_lines_on_stderr_and_its_exit_code() -> None:
     refused = run("refuse")
     assert (refused.exit_code, refused.stdout) == (65, "")
