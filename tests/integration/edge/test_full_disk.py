@@ -12,14 +12,18 @@ TRACE = b'{"traceId": "t-1", "input": "1+1?", "expectedOutput": "2", "output": "
 
 
 class FullDisk:
-    """In the place of the module `tempfile`: the kernel answers each write as on a full disk."""
+    """In the place of the module `tempfile`: the kernel answers each write as on a full disk, also those of a child."""
 
     @staticmethod
     def SpooledTemporaryFile(max_size: int) -> IO[bytes]:  # noqa: ARG004, N802 - the name of the library
+        return FullDisk.TemporaryFile()
+
+    @staticmethod
+    def TemporaryFile() -> IO[bytes]:  # noqa: N802 - the name of the library
         return Path("/dev/full").open("w+b", buffering=0)
 
 
-@pytest.mark.parametrize("module", ["mosaico.core.web.uploads", "mosaico.traces.uploads.service"])
+@pytest.mark.parametrize("module", ["mosaico.core.web.uploads", "mosaico.traces.uploads.encoding"])
 def test_upload__full_disk_is_503_and_stores_nothing(
     service: Service, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
