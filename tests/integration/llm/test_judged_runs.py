@@ -44,6 +44,7 @@ def judges_by(scores: dict[str, Any]) -> Callable[[ReceivedLlmRequest], str]:
 
 def test_llm_judge__run_has_scores_and_reasons(service: Service, models: ModelService) -> None:
     service.create_benchmark(
+        minCoverage=0.75,
         metrics=[
             "ACCURACY",
             {"key": "LLM_JUDGE", "options": {"name": "tone", "prompt": "Tone: {output}",
