@@ -347,7 +347,7 @@ def _run_values(
 
 def _select_columns(file: _MeasuredFile, columns: Sequence[str]) -> MetricColumns:
     """The values of some metrics of a file."""
-    selected = MetricColumns(columns, trials=True)
+    selected = MetricColumns(columns, trials=True, added=file.side.plan.added_columns)
     indexes = [file.side.plan.columns.index(column) for column in columns]
     for row in file.rows:
         notes = {key: note for key, note in (row.notes or {}).items() if key in columns}

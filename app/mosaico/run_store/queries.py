@@ -173,11 +173,13 @@ def list_run_metrics(session: Session, run_seq: int) -> list[RunMetricAggregate]
 
 
 def list_shown_metrics(session: Session, run: BenchmarkRun) -> list[RunMetricAggregate]:
-    """The metrics of a run to show: that of failed answers, which no benchmark has to name, only where some failed."""
+    """The metrics of a run to show: that of failed answers, which no benchmark has to name, only where some failed, and
+    not beside STATUS.
+    """
+    rows = list_run_metrics(session, run.seq)
     added = run.plan.added_columns if run.plan else frozenset()
-    return [
-        row for row in list_run_metrics(session, run.seq) if row.metric not in added or _moves(row)
-    ]
+    has_status = "STATUS" in {row.metric for row in rows}
+    return [row for row in rows if row.metric not in added or (_moves(row) and not has_status)]
 
 
 def _moves(row: RunMetricAggregate) -> bool:

@@ -109,7 +109,7 @@ def _read_columns(job: JobContext, lease: RunLease) -> MetricColumns:
     """
     rows, first = _read_batch(job, lease, 0, with_items=True), 0
     trials = _has_trials(job, lease, rows)
-    columns = MetricColumns(lease.plan.columns, trials=trials)
+    columns = MetricColumns(lease.plan.columns, trials=trials, added=lease.plan.added_columns)
     while True:
         columns.extend(rows)
         # Positions have no gaps.

@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeGuard
 
 from mosaico.formula.ast import split_filter
@@ -20,11 +20,14 @@ _MISSING_TEXT_REASONS = frozenset({MetricSkipReason.NO_EXPECTED_OUTPUT, MetricSk
 class MetricColumns:
     """The values of a run by metric. Memory: 8 bytes per value, 16 with `trials`.
 
-    With `trials` items were repeated: the item of each value is kept as well, and each row needs its item.
+    With `trials` items were repeated: the item of each value is kept as well, and each row needs its item. `added`
+    metrics, which the service measures of itself, are no measurements: they would hide the failures of the others.
     """
 
-    def __init__(self, columns: Sequence[str], *, trials: bool) -> None:
-        self._names = list(columns)
+    def __init__(
+        self, columns: Sequence[str], *, trials: bool, added: Collection[str] = ()
+    ) -> None:
+        self._counted = [index for index, name in enumerate(columns) if name not in added]
         self._values = [array("d") for _ in columns]
         self._item_indexes = [array("l") for _ in columns] if trials else None
         self._items: dict[str | None, int] = {}
@@ -108,7 +111,7 @@ class MetricColumns:
             total=self._total,
             covered=self._covered,
             errored=self._errored,
-            measurements=sum(map(self._measurements, range(len(self._names)))),
+            measurements=sum(map(self._measurements, self._counted)),
             failed=self._failed,
         )
 

@@ -40,6 +40,7 @@ def judges_by(scores: dict[str, Any]) -> Callable[[ReceivedLlmRequest], str]:
 
 def test_llm_judge__run_has_scores_and_reasons(service: Service, models: ModelService) -> None:
     service.create_benchmark(
+        minCoverage=0.75,
         metrics=[
             "ACCURACY",
             {"key": "LLM_JUDGE", "options": {"name": "tone", "prompt": "Tone: {output}",
@@ -71,10 +72,10 @@ def test_llm_judge__run_has_scores_and_reasons(service: Service, models: ModelSe
     assert (run["status"], run["validity"], run["errorShare"]) == ("COMPLETED", "INVALID", 0.25)
     rows = by_trace(service, run)
     assert [row["values"] for row in rows.values()] == [
-        {"ACCURACY": 1.0, 'LLM_JUDGE["tone"]': 4.0, "LLM_JUDGE": 1.0},
-        {"ACCURACY": 0.0, 'LLM_JUDGE["tone"]': 4.0, "LLM_JUDGE": 0.5},
-        {"ACCURACY": 0.0, 'LLM_JUDGE["tone"]': 1.0, "LLM_JUDGE": 0.0},
-        dict.fromkeys(["ACCURACY", 'LLM_JUDGE["tone"]', "LLM_JUDGE"]),
+        {"ACCURACY": 1.0, 'LLM_JUDGE["tone"]': 4.0, "LLM_JUDGE": 1.0, "ERROR_RATE": 0.0},
+        {"ACCURACY": 0.0, 'LLM_JUDGE["tone"]': 4.0, "LLM_JUDGE": 0.5, "ERROR_RATE": 0.0},
+        {"ACCURACY": 0.0, 'LLM_JUDGE["tone"]': 1.0, "LLM_JUDGE": 0.0, "ERROR_RATE": 1.0},
+        dict.fromkeys(["ACCURACY", 'LLM_JUDGE["tone"]', "LLM_JUDGE", "ERROR_RATE"]),
     ]
     assert rows["t-1"]["reasons"] == {
         'LLM_JUDGE["tone"]': "curt\N{REPLACEMENT CHARACTER}",
@@ -108,7 +109,7 @@ def test_llm_judge__run_has_scores_and_reasons(service: Service, models: ModelSe
 def test_llm_judge__judge_error_is_not_a_score_and_counts_as_an_error(
     service: Service, models: ModelService
 ) -> None:
-    service.create_benchmark(metrics=[BY_LENGTH], maxErrorShare=0.5)
+    service.create_benchmark(metrics=[BY_LENGTH], maxErrorShare=0.5, minCoverage=0.5)
     words: dict[str, Any] = {
         "prose": 'My verdict:\n```json\n{"reason": "so", "score": 1}\n```',
         "wordy": {"reason": "so", "score": "1"},

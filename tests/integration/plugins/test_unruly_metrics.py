@@ -65,8 +65,9 @@ def test_unruly_metric__crash_loses_one_value_of_one_trace(extended_service: Ser
     run = completed_run(extended_service, ["a b c d", *failing_outputs, "x"], [*kinds, "ROUGE"])
     assert run["status"] == "COMPLETED"
     correct, *broken, last = rows(extended_service, run)
-    assert correct["values"] == dict.fromkeys([*kinds, "ROUGE"], 1.0)
-    assert last["values"] == dict.fromkeys(kinds, 1.0) | {"ROUGE": 0.0}
+    answered = {"ERROR_RATE": 0.0}
+    assert correct["values"] == dict.fromkeys([*kinds, "ROUGE"], 1.0) | answered
+    assert last["values"] == dict.fromkeys(kinds, 1.0) | {"ROUGE": 0.0} | answered
     for row, (name, kind) in zip(broken, kinds.items(), strict=True):
         assert row["values"] == last["values"] | {name: None}
         assert row["missing"][name]["failed"] == kind
@@ -83,7 +84,8 @@ def test_unruly_metric__hanging_on_every_trace_is_disabled_after_three(
     run = completed_run(extended_service, ["HANGS"] * 40, ["SAMPLE_HANGS", "ROUGE"])
     assert run["status"] == "COMPLETED"
     by_metric = rows(extended_service, run)
-    assert [row["values"] for row in by_metric] == [{"SAMPLE_HANGS": None, "ROUGE": 0.0}] * 40
+    values = {"SAMPLE_HANGS": None, "ROUGE": 0.0, "ERROR_RATE": 0.0}
+    assert [row["values"] for row in by_metric] == [values] * 40
     assert [row["missing"]["SAMPLE_HANGS"]["failed"] for row in by_metric] == ["HANG"] * 40
     details = [row["missing"]["SAMPLE_HANGS"]["detail"] for row in by_metric]
     assert (

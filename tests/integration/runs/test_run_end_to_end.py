@@ -18,7 +18,7 @@ def test_run__measures_its_traces_and_evaluates_its_kpis(service: Service) -> No
 
     assert run["status"] == "COMPLETED"
     assert run["validity"] == "VALID"
-    assert (run["tracesTotal"], run["tracesProcessed"], run["metricsComputed"]) == (2, 2, 4)
+    assert (run["tracesTotal"], run["tracesProcessed"], run["metricsComputed"]) == (2, 2, 6)
     metrics = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
     assert [metric["metric"] for metric in metrics] == ["ROUGE", "ACCURACY"]
     assert [metric["mean"] for metric in metrics] == [pytest.approx(5 / 6), 0.5]

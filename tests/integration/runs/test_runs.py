@@ -274,7 +274,8 @@ def test_run_results__collected_traces_have_no_values_until_they_are_measured(
     assert collected == [("t-1", {}), ("t-2", {})]
     service.work()
     measured = [(row["traceId"], row["values"]) for row in service.list_items(path)]
-    assert measured == [("t-1", {"ROUGE": 1.0}), ("t-2", {"ROUGE": 1.0})]
+    values = {"ROUGE": 1.0, "ERROR_RATE": 0.0}
+    assert measured == [("t-1", values), ("t-2", values)]
 
 
 def test_begin_run__later_edits_do_not_change_the_plan(service: Service) -> None:
