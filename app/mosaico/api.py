@@ -91,8 +91,8 @@ ROUTERS: tuple[Router, ...] = (
     overview,
     kpis,
     kpi_files,
+    text_erasure,  # before the datasets, whose names match its path
     local_datasets,
-    text_erasure,
     webhooks,
     webhook_secrets,
     langfuse_secrets,

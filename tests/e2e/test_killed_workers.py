@@ -143,5 +143,5 @@ def test_killed_pool_process__costs_no_value(deployment: Deployment) -> None:
     deployment.programs.gate("pool").open()
 
     run = deployment.completed_run(run_id)
-    # ROUGE, ACCURACY and the metric with the gate.
-    assert run["metricsComputed"] == 3 * TRACES
+    # ROUGE, ACCURACY, the metric with the gate, and the rate of errors.
+    assert run["metricsComputed"] == 4 * TRACES

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
+from mosaico.metrics.types import ERROR_RATE
 from tests.support.deployment import TRACES, Deployment
 from tests.support.gated_source import written_scores
 from tests.support.gates import Gate
@@ -167,8 +168,10 @@ def complete_undisturbed_run(deployment: Deployment) -> UndisturbedRun:
         source_scores(deployment, "undisturbed"),
     )
     assert len({row[0] for row in stored.results}) == len(stored.results) == TRACES
-    assert (len(stored.metrics), len(stored.kpis)) == (4, 1)
-    assert len(scores) == len(stored.kpis) + sum(n for _, n, *_ in stored.metrics)
+    assert (len(stored.metrics), len(stored.kpis)) == (5, 1)
+    # The rate of errors, which nobody asked for, is not written back.
+    written = [n for name, n, *_ in stored.metrics if name != ERROR_RATE]
+    assert len(scores) == len(stored.kpis) + sum(written)
     return UndisturbedRun(stored, scores)
 
 

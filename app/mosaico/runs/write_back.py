@@ -26,7 +26,7 @@ from mosaico.jobs.queue import enqueue
 from mosaico.kpis.queries import get_kpis_of_run
 from mosaico.run_store import queries
 from mosaico.run_store.models import BenchmarkRun
-from mosaico.run_store.plan import RunPlan
+from mosaico.run_store.plan import PlannedMetric, RunPlan
 from mosaico.run_store.rules import Validity
 from mosaico.run_store.write_back_state import KPI_CURSOR, WriteBackState, WriteBackStatus
 from mosaico.runs.leases import RunEnded
@@ -236,7 +236,8 @@ def _next_batch(session: Session, lease: WriteBackLease, cursor: int) -> _ScoreB
         scores = list(_kpi_scores(session, lease)) if selection.kpis else []
         return _ScoreBatch(scores, 0 if selection.metrics else None)
     # Whole traces per batch, so that a position is enough as cursor.
-    traces = max(SCORES_PER_BATCH // len(lease.plan.columns), 1)
+    scores_per_trace = sum(map(_is_written, lease.plan.metrics))
+    traces = max(SCORES_PER_BATCH // max(scores_per_trace, 1), 1)
     rows = queries.read_trace_values(session, lease.run_seq, cursor, traces)
     scores = [score for row in rows for score in _metric_scores(lease, row.trace_id, row.values)]
     return _ScoreBatch(scores, rows[-1].position + 1 if rows else None)
@@ -248,13 +249,18 @@ def _kpi_scores(session: Session, lease: WriteBackLease) -> Iterator[NewScore]:
             yield _score(lease, "kpi", kpi.name, kpi.value, formula=kpi.formula)
 
 
+def _is_written(metric: PlannedMetric) -> bool:
+    """The source has what it delivered: a copy would be a second score with the same value. What the service adds of
+    itself is not asked for.
+    """
+    return not (metric.is_delivered or metric.is_added)
+
+
 def _metric_scores(
     lease: WriteBackLease, trace_id: str, values: Iterable[float | None]
 ) -> Iterator[NewScore]:
     for metric, value in zip(lease.plan.metrics, values, strict=True):
-        # The source has what it delivered: a copy would be a second score with the same value. What the service adds
-        # of itself is not asked for.
-        if value is not None and not (metric.is_delivered or metric.is_added):
+        if value is not None and _is_written(metric):
             yield _score(lease, "metric", metric.column, value, trace_id, version=metric.version)
 
 

@@ -24,6 +24,7 @@ from tests.support.langfuse.faults import (
     PayloadTooLarge,
     QueryTimeout,
     RateLimited,
+    Redirect,
     RepeatedCursor,
     RespondsWith,
     SlowBody,
@@ -257,3 +258,10 @@ def test_source__heartbeats_continue_while_a_page_is_awaited(
     beat = next(pages)
     assert (beat.traces, beat.cursor is None) == ((), False)
     pages.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_client__redirects_are_not_followed(langfuse: FakeLangfuse, status: int) -> None:
+    langfuse.inject(Redirect(status=status, to=f"{langfuse.url}/elsewhere"), path="/projects")
+    assert code_of(langfuse) == "REDIRECT_REFUSED"
+    assert len(langfuse.requests) == 1

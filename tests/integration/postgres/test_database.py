@@ -50,3 +50,11 @@ def test_server__connection_needs_the_password(shared: SharedServer) -> None:
     for password in ("wrong", ""):
         with pytest.raises(psycopg.OperationalError, match=r"password|supplied"):
             psycopg.connect(**{**parts, "password": password})  # type: ignore[arg-type]
+
+
+def test_server__collation_does_not_depend_on_the_machine(shared: SharedServer) -> None:
+    assert query_value(
+        shared.url, b"SELECT datlocale FROM pg_database WHERE datname = 'mosaico'"
+    ) == ("C.UTF-8")
+    # The locale C would leave letters beyond ASCII as they are.
+    assert query_value(shared.url, "SELECT lower('ÀÉ')".encode()) == "àé"

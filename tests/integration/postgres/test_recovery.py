@@ -285,3 +285,12 @@ class UnrelatedProcess:
 
     def __exit__(self, *exception: object) -> None:
         self.process.communicate(timeout=LIVENESS_S)
+
+
+def test_own__port_in_use_is_replaced(postgres: EmbeddedPostgres) -> None:
+    postgres.start()
+    port = postgres.status().port
+    assert port is not None
+    postgres.stop()
+    with taken_port(port), postgres.own() as url, psycopg.connect(url):
+        assert postgres.status().port != port

@@ -260,6 +260,7 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "POST /api/v1/schedule-configs/preview": {"cronExpression": schedule["cronExpression"]},
         "PUT /api/v1/agents/{agentId}": {"name": "Heron"},
         "POST /api/v1/local-datasets": pair(2),
+        "POST /api/v1/local-datasets/purge": {"itemId": "i-1"},
         "POST /api/v1/langfuse-secrets": secret,
         "POST /api/v1/local-datasets/import": bash_results,
     }

@@ -94,6 +94,17 @@ class RespondsWith:
         return FakeResponse.of_json(self.status, self.content)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redirect:
+    """A redirect to another address."""
+
+    to: str = "http://127.0.0.1:9/elsewhere"
+    status: int = 302
+
+    def __call__(self, _exchange: Exchange, _true_answer: TrueResponse) -> FakeResponse:
+        return FakeResponse(status=self.status, body=b"", headers={"location": self.to})
+
+
 class ConnectionReset:
     """The connection is reset before the first byte of the response."""
 
