@@ -265,7 +265,7 @@ class RunChanges:
         if test.error and not is_jump:
             model = ChangeModel(
                 scale=Scale.RATIO if is_logarithm else Scale.NUMBER,
-                items=test.error**2 * pair.item_count,
+                items=test.error * test.error * pair.item_count,
                 trial=None,
                 measured_trials=pair.trials,
                 square=1.0,

@@ -113,15 +113,15 @@ class WholeRuns:
         of_means = 1 + 1 / baseline_runs
         if self._used is None:
             sd = self.assumed_sd(abs(level), is_logarithm=is_logarithm)
-            return RunEffect(sd**2 * of_means, math.inf, RunVariation(sd, self.basis))
+            return RunEffect(sd * sd * of_means, math.inf, RunVariation(sd, self.basis))
         sd = self._measured_sd(self._used, abs(level), is_logarithm=is_logarithm)
         if not self._used.has_items:
-            sd = math.sqrt(max(0.0, sd**2 - error**2 / of_means))
+            sd = math.sqrt(max(0.0, sd * sd - error * error / of_means))
         variation = RunVariation(sd, self.basis, self._used.runs)
-        measured = RunEffect(sd**2 * of_means, self._used.degrees, variation)
+        measured = RunEffect(sd * sd * of_means, self._used.degrees, variation)
         prior = self.assumed_sd(abs(level), is_logarithm=is_logarithm)
         kept = RunVariation(prior, RunsBasis.ASSUMED, self._used.runs)
-        assumed = RunEffect(prior**2 * of_means, math.inf, kept)
+        assumed = RunEffect(prior * prior * of_means, math.inf, kept)
         is_wider = assumed.half_width(error) < measured.half_width(error)
         return assumed if sd <= prior and is_wider else measured
 

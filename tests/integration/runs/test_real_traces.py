@@ -51,6 +51,8 @@ def test_real_traces__rouge_and_bleu_equal_the_reference_implementations(service
     for row, values in zip(rows, expected, strict=True):
         assert row["values"] == within(values)
     means = {key: sum(values[key] for values in expected) / 100 for key in expected[0]}
+    # Listed only where answers failed.
+    del means["ERROR_RATE"]
     metrics = service.get(f"{RUNS}/{run['id']}/metrics")["items"]
     assert {aggregate["metric"]: aggregate["mean"] for aggregate in metrics} == within(means)
     [kpi] = service.get(f"{RUNS}/{run['id']}/kpis")["items"]
