@@ -157,12 +157,14 @@ _PHRASES: Final = (
         "rate limit",
         r"rate.?limit(?:ed\b|s?\W+(?:\w+\W+){0,3}(?:reached|exceeded|hit|error)|_exceeded|_error|\W*$)",
         r"exceed\w*\W+(?:\w+\W+){0,5}rate.?limit",
-        r"too many requests|rate exceeded|throttled\b|request was throttled",
+        r"too many requests|(?:^|: )\W*rate exceeded|throttled\b|request was throttled",
     ),
     _phrase(
         "quota and credit",
         r"exceeded your current quota|quota exceeded|insufficient.quota|resource.?exhausted",
-        r"credit balance is too low|insufficient.(?:credits|balance\W*$)|billing (?:hard )?limit",
+        # Customers of an agent have credits and balances, too.
+        r"credit balance is too low|billing (?:hard )?limit",
+        r"(?:^|\bmessage\b)\W*insufficient.credits|(?-i:Insufficient Balance)\b(?! \w)",
         r"resource has been exhausted|check your (?:plan and )?billing details",
     ),
     _phrase(
@@ -185,7 +187,8 @@ _PHRASES: Final = (
     _phrase(
         "network",
         r"connection (?:error\b|reset|refused|aborted|closed|broken|timed out|attempts failed|was closed)",
-        r"server disconnected|remote end closed connection|peer closed connection|closed unexpectedly",
+        r"server disconnected|remote end closed connection|peer closed connection",
+        r"\b(?:connection|peer|socket|stream|session|transport)\W+(?:\w+\W+){0,4}closed unexpectedly",
         r"network (?:is unreachable|error\b|connection lost)|no route to host|broken pipe",
         r"E(?:CONN(?:RESET|REFUSED|ABORTED)|NOTFOUND|TIMEDOUT|AI_AGAIN|PIPE|HOSTUNREACH|NETUNREACH)\b",
         r"socket hang up|fetch failed|premature close|max retries exceeded with url",
@@ -194,18 +197,18 @@ _PHRASES: Final = (
     _phrase(
         "name resolution",
         r"name resolution|name or service not known|nodename nor servname|getaddrinfo",
-        r"could not resolve host|no address associated with hostname|\blookup \S+:? .*no such host",
+        r"could not resolve host|no address associated with hostname|\blookup (?:[\w-]+\.[\w.-]+|\S+ on \S+): no such host",
         r"UnknownHostException",
     ),
     _phrase(
         "TLS",
         r"certificate.verify.failed|_ssl\.c|in violation of protocol|ssl handshake|tls handshake",
         r"unable to (?:get local issuer|verify the first) certificate|self.signed certificate",
-        r"certificate has expired|x509: certificate",
+        r"(?:^|[:,] )\W*certificate has expired|x509: certificate",
     ),
     _phrase(
         "machine",
-        r"docker daemon|no space left on device",
+        r"connect\w* to the docker daemon|docker daemon is not|no space left on device",
     ),
     _phrase(
         "time-out of a client",

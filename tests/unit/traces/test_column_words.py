@@ -42,7 +42,7 @@ def kind(column: str) -> str:
             "input",
             """
             question Prompt user_query userMessage_input Frage pregunta вопрос 質問 问题 질문 prompt_text inputs.question
-            inputs.topic
+            inputs.topic question_asked question_posée
             """,
         ),
         (

@@ -284,3 +284,13 @@ def test_columns__that_judge_in_words_are_not_their_reasons(tmp_path: Path) -> N
     notes = " ".join(read_csv(tmp_path, rows).notes)
     assert "--labels 'rating=Bad:NUMBER,Good:NUMBER'" in notes
     assert "rating_reason=" not in notes
+
+
+def test_table__several_results_of_the_same_trial_are_said_first(tmp_path: Path) -> None:
+    text = "id,trial,answer\na,0,x\na,1,y\na,1,z\nb,0,x\n"
+    table = read_csv(tmp_path, text)
+    assert len(table.traces) == 4
+    doubts, _ = table.lines[0].split("CSV table")
+    assert "same trial" in doubts
+    assert "'a', trial 1" in doubts
+    assert "same trial" not in read_csv(tmp_path, "id,answer\na,x\na,y\n").lines[0]

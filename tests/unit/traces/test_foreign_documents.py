@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mosaico.traces.files.imported_values import amount_of
 from mosaico.traces.files.limited_file import InvalidImport
 from mosaico.traces.files.read_options import ReadOptions
 from tests.support.import_files import import_path, pairs, read_csv, write_file
@@ -83,6 +84,7 @@ def test_json_lines__what_is_almost_json(tmp_path: Path, text: str, message: str
     [
         "sep=;\r\nid;answer\r\n1;x\r\n2;y\r\n",
         '"sep=|"\nid|answer\n1|x\n2|y\n',
+        "sep=;\n# made by a tool; today\n# version 2\nid;answer\n1;x\n2;y\n",
         "# made by a tool, today\n# version 2\nid,answer\n1,x\n2,y\n",
         "id,answer\r1,x\r2,y\r",
         "id,answer,\n1,x,\n2,y,\n",
@@ -163,3 +165,26 @@ def test_csv__another_content_than_its_name_says(tmp_path: Path) -> None:
         import_path(tmp_path / "b.csv")
     options = ReadOptions(encoding="utf-16-le")
     assert len(import_path(tmp_path / "b.csv", options=options).traces) == 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_csv__utf_16_without_a_mark_is_named(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("id\tanswer\n1\tx\n2\tä\n".encode(encoding))
+    with pytest.raises(InvalidImport, match=f"UTF-16.* {encoding}"):
+        import_path(path)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_json__number_of_thousands_of_digits_is_an_error(tmp_path: Path, name: str) -> None:
+    row = '{"id": 1, "answer": "a", "seed": ' + "9" * 5000 + "}"
+    text = f"[{row}]" if name == "a.json" else f"{row}\n{row}\n"
+    with pytest.raises(InvalidImport, match="thousands of digits"):
+        import_path(write_file(tmp_path / name, text))
+
+
+def test_amount__number_beyond_a_double_is_none() -> None:
+    assert amount_of(1.5, 1000) == 1500
+    assert amount_of(10**400) is None
+    assert amount_of(1e308, 1000) is None
+    assert amount_of(-1) is None

@@ -19,7 +19,7 @@ from tests.support.tool_results import TOOL_FILES, json_file, json_lines
 
 TEXT_FILES: Final = sorted({*FILES} - {"xlsx", "parquet", "inspect"})
 ODD_VALUES: Final[tuple[Any, ...]] = (
-    None, [], {}, "", " ", "x", 0, -1, 1.5, True, float("nan"), float("inf"), 10**30, [None], [1, "a"],
+    None, [], {}, "", " ", "x", 0, -1, 1.5, True, float("nan"), float("inf"), 10**30, 10**400, [None], [1, "a"],
     {"a": 1}, {"a": {"b": [1]}}, [[[]]], "{", "{'a': 1}", "1,5", "12%", "\ud800", "2026-01-01",
     [{"role": "user", "content": "hi"}], {"role": "assistant", "content": None},
     {"error": {"message": "x"}}, [{"name": None, "score": {}}],

@@ -104,8 +104,9 @@ STEMS: Final[Mapping[str, str]] = {
 # Words beside those of a kind that change nothing.
 FILLERS: Final = word_table(
     """
-    the of text string str value content user my chat short long full sample ground standard from by json
+    the of text string str value content user my chat short long full sample ground standard from by json asked
     gegebene texte texto testo der la le del de des du do da vom von dem di della dello van het
+    posee posees gestellte
     """
 )
 # Columns with one of these words hold something about an answer or a question, and no text of it.

@@ -121,20 +121,22 @@ def find_bad_line(file: IO[bytes], encoding: str) -> int:
 def read_head(lines: list[str]) -> CsvHead:
     """How a table is written, from the first lines of its file."""
     separator = _SEPARATOR_LINE.fullmatch(lines[0]) if lines else None
-    if separator is not None:
-        return CsvHead(separator[1], 1, None)
-    comments = 0
-    while comments < len(lines) and lines[comments].startswith("#"):
-        comments += 1
-    delimiter = _delimiter_of(lines[comments:])
-    following = lines[comments] if comments < len(lines) else ""
+    first = 0 if separator is None else 1
+    start = first
+    while start < len(lines) and lines[start].startswith("#"):
+        start += 1
+    delimiter = separator[1] if separator else _delimiter_of(lines[start:])
+    following = lines[start] if start < len(lines) else ""
     # A header may begin with a number sign: "#,question,answer".
-    while comments and lines[comments - 1].count(delimiter) == following.count(delimiter) > 0:
-        comments -= 1
+    while start > first and lines[start - 1].count(delimiter) == following.count(delimiter) > 0:
+        start -= 1
+    comments = start - first
     note = f"lines before the header that begin with #: {comments}" if comments else None
-    header = (lines[comments] if comments < len(lines) else "").strip()
+    if separator is not None:
+        return CsvHead(delimiter, start, note)
+    header = (lines[start] if start < len(lines) else "").strip()
     is_framed = delimiter == "|" and len(header) > 1 and header[0] == header[-1] == "|"
-    return CsvHead(delimiter, comments, note, _is_padded(header, delimiter), is_framed)
+    return CsvHead(delimiter, start, note, _is_padded(header, delimiter), is_framed)
 
 
 def _delimiter_of(lines: Sequence[str]) -> str:

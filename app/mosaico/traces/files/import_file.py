@@ -136,7 +136,7 @@ class ImportFile(LimitedFile):
             return json.loads(raw.removeprefix(codecs.BOM_UTF8))
         except json.JSONDecodeError as error:
             objects = parse_objects(error.doc) if error.msg == "Extra data" else None
-        except (UnicodeDecodeError, RecursionError):
+        except (ValueError, RecursionError):
             objects = None
         # Once more for the message.
         return self.parse(raw) if objects is None else objects
@@ -188,6 +188,9 @@ class ImportFile(LimitedFile):
         except UnicodeDecodeError as error:
             number = line or raw.count(b"\n", 0, error.start) + 1
             self.reject(f"line {number}: not UTF-8 text; save the file as UTF-8")
+        except ValueError:
+            # The one thing that is JSON and that Python refuses, because it takes long.
+            self.reject(f"line {line or 1}: a number has thousands of digits; write it as a text")
         except RecursionError:
             self.reject(f"line {line or 1}: the JSON is nested too deep; write it flatter")
 
@@ -229,6 +232,7 @@ class ImportFile(LimitedFile):
                 self._refuse_nul(cells, line)
                 yield TableRow(f"line {line}", dict(zip(header, cells, strict=True)))
             else:
+                self._refuse_nul(cells, line)
                 header = self.name_columns(cells)
 
     def _numbered_rows(self, text: Iterable[str], head: CsvHead) -> Iterator[tuple[int, list[str]]]:
@@ -311,8 +315,11 @@ class ImportFile(LimitedFile):
             start = self.open().read(SAMPLE_BYTES)
             if start.count(b"\0") > len(start) * NUL_SHARE:
                 name = parameter_name("--encoding")
+                # Most characters are ASCII, whose first byte is NUL where the larger byte is first.
+                is_big_endian = start[::2].count(0) > start[1::2].count(0)
+                encoding = "utf-16-be" if is_big_endian else "utf-16-le"
                 self.reject(
-                    f"line 1: the file looks like UTF-16; save it as UTF-8, or name it: {name} utf-16-le"
+                    f"line 1: the file looks like UTF-16; save it as UTF-8, or name it: {name} {encoding}"
                 )
             self.reject(f"line {line}: a cell contains a NUL byte; remove it")
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from mosaico.core.strict_json import is_number
+from mosaico.core.strict_json import float_of, is_number
 from mosaico.traces.files.ndjson import MAX_INTEGER
 from mosaico.traces.value_text import TextRole, read_text
 
@@ -51,7 +51,8 @@ def amount_of(value: Any, factor: float = 1.0) -> float | None:
     """An amount of money or time, multiplied by a factor; None for anything else."""
     if not is_number(value):
         return None
-    return value * factor if 0 <= value < float("inf") else None
+    amount = float_of(value) * factor
+    return amount if 0 <= amount < float("inf") else None
 
 
 def object_of(value: Any) -> Mapping[str, Any]:

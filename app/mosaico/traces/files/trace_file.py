@@ -28,13 +28,14 @@ from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.read_report import ReadCounts, ReadReport
 from mosaico.traces.files.result_sources import ResultSource, open_import
 from mosaico.traces.reader_versions import TraceReaderVersion, reader_of
-from mosaico.traces.types import Trace
+from mosaico.traces.types import MAX_TRIAL, Trace
 
 TRACES: Final = "traces"
 FILE_SUFFIXES: Final = frozenset(
     {".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".eval", ".xlsx"}
 )
 SAMPLED_TRACES: Final = 200
+REPEATED: Final = "several results of the same trial, which count as further trials"
 # What unpacks to more than its bytes.
 PACKED: Final = frozenset({Container.ZIP, Container.PARQUET, Container.SPREADSHEET})
 
@@ -46,6 +47,7 @@ class Reading:
         self._file = file
         self.imported = imported
         self.importer_name = importer_name
+        self._trials: set[int] = set()
         self.report = ReadReport(
             name=file.name,
             summary=IMPORTERS.get(importer_name).summary,
@@ -69,6 +71,8 @@ class Reading:
                 self._file.require_all_unpacked(text_chars)
             read = excuse_error(_strip_answer(trace, options, counts), options.infra_errors)
             counts.errors.add(read.trace_id, read.outcome, read.error)
+            if self.importer_name != TRACES:
+                self._count_repeated(read)
             yield read
         if not self.report.results and not self._file.may_be_empty:
             reasons = "; ".join(counts.lost_rows.describe())
@@ -78,6 +82,15 @@ class Reading:
                 f"{self._file.name}: not everything is used: {'; '.join(left_out)}; remove it, or read the file without"
                 f" {parameter_name('--strict')}"
             )
+
+    def _count_repeated(self, trace: Trace) -> None:
+        """Count results that have the number of another trial of their item: the file may hold one run twice."""
+        # A number for each result, because a file may be larger than the memory.
+        key = hash((trace.item_id, trace.trial))
+        if key in self._trials and trace.trial < MAX_TRIAL:
+            place = f"item {trace.item_id!r:.60}, trial {trace.trial}"
+            self._file.counts.mixed.add(REPEATED, place)
+        self._trials.add(key)
 
 
 def read_file(file: ImportFile, *, are_items: bool = False) -> Reading:
