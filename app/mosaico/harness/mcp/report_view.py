@@ -49,15 +49,20 @@ def run_view(report: McpReport, *, verbose: bool = True) -> RunReportView:
         *([tool_table(report)] if verbose else []),
     ]
     plots = list(context_plots(report))
+    summary = summarize(report)
     return RunReportView(
         program="ot-bench",
         title="ot-bench",
         timestamp=report.timestamp,
-        figures=[*_figures(report), *retry_figures(result.retries for result in report.results)],
+        figures=[
+            *_figures(report, summary),
+            *retry_figures(result.retries for result in report.results),
+        ],
         overview=task_table(report, verbose=verbose),
         tables=[table for table in tables if table.rows],
         plots=[*plots, f"<p>{LEGEND}</p>"] if plots else [],
         attempts=[attempt_view(result) for result in report.results],
+        is_complete=not summary.missing,
     )
 
 
@@ -86,6 +91,7 @@ def attempt_view(result: TaskResult) -> AttemptView:
         failures=result.failures(),
         checks=ReportTable("Evaluations", ("Evaluator", "Expected", "Result", "Reason"), rows),
         asks_model=result.type is TaskType.HARNESS,
+        ending=result.ending,
         transcript=attempt_transcript(result),
     )
 
@@ -166,8 +172,7 @@ def _status(result: TaskResult) -> AttemptStatus:
     return AttemptStatus.PASSED if result.passed else AttemptStatus.FAILED
 
 
-def _figures(report: McpReport) -> list[FigureLine]:
-    summary = summarize(report)
+def _figures(report: McpReport, summary: McpSummary) -> list[FigureLine]:
     figures = [
         FigureLine("Pass rate", _pass_rate(summary)),
         FigureLine(

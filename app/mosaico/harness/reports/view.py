@@ -115,7 +115,7 @@ class AttemptView:
     """One attempt at `task`. `label` is its result in one word; `failures` are the unmet expectations.
 
     `group` and `case` are the class and name of its JUnit case. `asks_model` is false for a task
-    that calls a tool directly.
+    that calls a tool directly. `ending` is None where none is known, as for such a task.
     """
 
     task: str
@@ -133,6 +133,7 @@ class AttemptView:
     failures: Sequence[str] = ()
     checks: ReportTable | None = None
     asks_model: bool = True
+    ending: ConversationEnding | None = None
     transcript: Transcript | None = None
 
     @property
@@ -155,6 +156,7 @@ class RunReportView:
     """A run. `overview`, when given, lists the attempts as a table instead of one line each.
 
     `plots` are finished HTML fragments, shown on the HTML page only. `page` is the URL of the run in a service.
+    `is_complete` is false for a run that did not reach every planned attempt.
     """
 
     program: str
@@ -167,3 +169,4 @@ class RunReportView:
     note: str = ""
     plots: Sequence[str] = field(default=())
     page: str = ""
+    is_complete: bool = True
