@@ -89,6 +89,7 @@ def attempt_view(result: EvalResult) -> AttemptView:
         failures=result.failures(),
         checks=_checks(score) if score is not None else None,
         ending=_ending(trace) if trace else None,
+        ending_detail=trace.ending_detail if trace else None,
         transcript=attempt_transcript(result),
     )
 

@@ -17,7 +17,7 @@ from mosaico.harness.reports.view import (
     FigureLine,
     ReportTable,
     RunReportView,
-    describe_ending,
+    describe_early_ending,
     format_cached,
     format_count,
     format_dollars,
@@ -26,7 +26,7 @@ from mosaico.harness.reports.view import (
     format_waiting,
     retry_figures,
 )
-from mosaico.harness.results import AttemptOutcome, ConversationEnding, attempt_name
+from mosaico.harness.results import AttemptOutcome, attempt_name
 
 BAR_WIDTH: Final = 12
 TASK_COLUMNS: Final = (
@@ -92,6 +92,7 @@ def attempt_view(result: TaskResult) -> AttemptView:
         checks=ReportTable("Evaluations", ("Evaluator", "Expected", "Result", "Reason"), rows),
         asks_model=result.type is TaskType.HARNESS,
         ending=result.ending,
+        ending_detail=result.ending_detail,
         transcript=attempt_transcript(result),
     )
 
@@ -249,10 +250,8 @@ def _task_cells(result: TaskResult) -> Iterable[object]:
 
 
 def _ending(result: TaskResult) -> str:
-    """How the conversation ended, if not by the model; an error is shown in its own place."""
-    if result.ending in (None, ConversationEnding.NATURAL, ConversationEnding.ERROR):
-        return ""
-    return f", {describe_ending(result.ending, result.ending_detail)}"
+    ending = describe_early_ending(result.ending, result.ending_detail)
+    return f", {ending}" if ending else ""
 
 
 def _servers(result: TaskResult) -> str:
