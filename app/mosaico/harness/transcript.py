@@ -90,13 +90,6 @@ class TranscriptToolCall:
     kind: Literal["toolCall"] = "toolCall"
 
     @property
-    def result_text(self) -> str:
-        """The output, or the streams of a command; empty without a result."""
-        if self.output is not None:
-            return self.output
-        return "\n".join(filter(None, (self.stdout, self.stderr)))
-
-    @property
     def command(self) -> str | None:
         """The command of a bash call; None for any other tool."""
         arguments = self.arguments or {}

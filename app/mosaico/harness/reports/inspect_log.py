@@ -191,15 +191,22 @@ def _messages(steps: Iterable[TranscriptStep]) -> Iterable[Document]:
         yield _tool_message(step, number)
 
 
+def _result_text(call: TranscriptToolCall) -> str:
+    """The output, or the streams of a command; empty without a result."""
+    if call.output is not None:
+        return call.output
+    return "\n".join(filter(None, (call.stdout, call.stderr)))
+
+
 def _tool_message(step: TranscriptToolCall, number: int) -> Document:
     message: Document = {
         "role": "tool",
-        "content": step.result_text,
+        "content": _result_text(step),
         "tool_call_id": f"call_{number}",
         "function": step.tool,
     }
     if step.is_error:
-        message["error"] = {"type": "unknown", "message": step.result_text or "no result"}
+        message["error"] = {"type": "unknown", "message": _result_text(step) or "no result"}
     return message
 
 
