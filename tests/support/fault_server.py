@@ -28,7 +28,9 @@ SCHEMALESS = "schemaless"  # lists also a tool without a schema
 CIRCLING = "circling"  # repeats its first page of tools for ever
 BLANK = "blank"  # ends its list with an empty cursor
 ENDLESS = "endless"  # has one more tool on every page
+WAKING = "waking"  # refuses two calls, and lists no tools before
 GROWING = "growing"  # has one more tool after a call of `grow`, and says so
+AWAKE = 2  # calls
 
 TEXT: JSON = {"type": "object", "properties": {"text": {"type": "string"}}}
 SIZE: JSON = {"type": "object", "properties": {"bytes": {"type": "integer"}}}
@@ -102,6 +104,11 @@ class Server:
             }
         elif method == "tools/list" and TOOLLESS not in self.habits:
             result = self.page(request.get("params", {}).get("cursor", "0"))
+        elif method == "tools/call" and WAKING in self.habits and self.calls < AWAKE:
+            self.calls += 1
+            error = {"code": -32000, "message": "still connecting"}
+            send({"jsonrpc": "2.0", "id": request["id"], "error": error})
+            return
         elif method == "tools/call" and request["params"]["name"] in REFUSALS:
             error = REFUSALS[request["params"]["name"]]
             send({"jsonrpc": "2.0", "id": request["id"], "error": error})
@@ -119,6 +126,8 @@ class Server:
         if ENDLESS in self.habits:
             tool = {"name": f"tool_{cursor}", "inputSchema": NOTHING}
             return {"tools": [tool], "nextCursor": str(int(cursor) + 1)}
+        if WAKING in self.habits and self.calls < AWAKE:
+            return {"tools": []}
         start = int(cursor or 0)
         if CIRCLING in self.habits:
             return {**self.slice(0), "nextCursor": "7"}

@@ -49,17 +49,24 @@ _PATTERN_PARTS: Final = re.compile(
     r"\\b\{|\\.|\[\^?\]?(?P<class>(?:\\.|\[:\^?\w+:\]|[^\]\\])*)\]|.", re.DOTALL
 )
 _WORD_ENDS: Final = ("\\<", "\\>", "\\b{")
-_SET_OPERATIONS: Final = re.compile(r"\\.|(&&|--|~~)", re.DOTALL)
+# An escaped character, a named class, or what only Rust reads as a part of a set.
+_CLASS_PARTS: Final = re.compile(
+    r"\\.|\[:\^?\w+:\]|(?P<operation>&&|--|~~)|(?P<nested>\[)", re.DOTALL
+)
+_CLOSED: Final = re.compile(r"(?:\\.|[^\]\\])*\]", re.DOTALL)
 
 
 def _misread_forms(text: str) -> Iterator[str]:
     """The forms that mean something in Rust and other characters in RE2."""
     for part in _PATTERN_PARTS.finditer(text):
         if part.group() in _WORD_ENDS:
-            yield f"{part.group()} is no end of a word here; write \\b"
-        for operation in _SET_OPERATIONS.finditer(part["class"] or ""):
-            if operation[1]:
-                yield f"{operation[1]} in [ ] is no operation here; write the characters themselves"
+            yield f"{part.group()} is no boundary of a word here; write \\b"
+        for inner in _CLASS_PARTS.finditer(part["class"] or ""):
+            if inner["operation"]:
+                yield f"{inner['operation']} in [ ] is no operation here; write the characters themselves"
+            # Without another ] the inner [ is an error in Rust, and the character here.
+            if inner["nested"] and _CLOSED.match(text, part.end()):
+                yield "[ in [ ] begins no set here; write \\[ for the character"
 
 
 def _explain(error: Exception) -> str:

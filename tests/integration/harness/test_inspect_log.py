@@ -9,13 +9,15 @@ from mosaico.harness.bash.types import EvalResult
 from mosaico.harness.mcp.config import EvaluatorConfig
 from mosaico.harness.mcp.report_view import run_view as mcp_view
 from mosaico.harness.reports.files import write_reports
-from mosaico.harness.reports.view import RunReportView
-from mosaico.harness.results import AttemptOutcome
+from mosaico.harness.reports.inspect_log import inspect_log
+from mosaico.harness.reports.view import AttemptStatus, AttemptView, RunReportView
+from mosaico.harness.results import AttemptOutcome, ConversationEnding
 from mosaico.traces.files.read_options import ReadOptions
-from tests.support.bash_eval import report, result, task
+from tests.support.bash_eval import call, report, result, task
 from tests.support.import_files import Imported
 from tests.support.mcp_bench import calls, harness_task, run, says, scripted
 from tests.support.mcp_servers import faults
+from tests.support.texts import assert_names
 
 pytestmark = pytest.mark.usefixtures("loaded_evaluators")
 
@@ -58,3 +60,52 @@ def test_inspect_log__attempt_without_a_verdict_has_no_score(tmp_path: Path) -> 
     scored, errored = Imported(file, ReadOptions()).traces
     assert scored.scores["passed"] == 1.0
     assert "passed" not in errored.scores
+
+
+def attempt(title: str, ending: ConversationEnding | None = None) -> AttemptView:
+    return AttemptView(
+        task=title, title=title, label="PASS", status=AttemptStatus.PASSED, group="g", case=title,
+        duration_s=1.0, ending=ending,
+    )  # fmt: skip
+
+
+def view_of(*attempts: AttemptView, is_complete: bool = True) -> RunReportView:
+    return RunReportView(
+        program="p", title="t", timestamp="2026-11-01T00:00:00Z", figures=(), tables=(),
+        attempts=attempts, is_complete=is_complete,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ending", "stop_reason"),
+    [
+        (ConversationEnding.NATURAL, "stop"),
+        (ConversationEnding.TRUNCATED, "max_tokens"),
+        (ConversationEnding.REFUSAL, "content_filter"),
+        (ConversationEnding.CONTEXT_LENGTH, "model_length"),
+        (ConversationEnding.TURN_LIMIT, "unknown"),
+    ],
+)
+def test_inspect_log__names_the_ending(ending: ConversationEnding, stop_reason: str) -> None:
+    [sample] = inspect_log(view_of(attempt("one", ending)))["samples"]
+    assert sample["output"]["choices"][0]["stop_reason"] == stop_reason
+    assert sample["metadata"]["ending"] == ending
+
+
+def test_inspect_log__attempts_of_the_same_name_are_all_read_back(tmp_path: Path) -> None:
+    """Two files may have a scenario and a task of the same name."""
+    file = tmp_path / "run.eval"
+    write_reports(view_of(attempt("a/b"), attempt("a-b")), junit=None, html=None, inspect=file)
+    assert len({trace.item_id for trace in Imported(file, ReadOptions()).traces}) == 2
+
+
+@pytest.mark.parametrize(("is_complete", "status"), [(True, "success"), (False, "cancelled")])
+def test_inspect_log__incomplete_run_is_no_success(is_complete: bool, status: str) -> None:
+    assert inspect_log(view_of(attempt("a"), is_complete=is_complete))["status"] == status
+
+
+def test_inspect_log__has_the_output_of_commands() -> None:
+    made = result(task(), True, calls=[call("first", stderr="no such file", code=1)])
+    [sample] = inspect_log(bash_view(report(made)))["samples"]
+    output = next(each["content"] for each in sample["messages"] if each["role"] == "tool")
+    assert_names(output, "first", "no such file")

@@ -155,8 +155,8 @@ def test_validate__servers_are_started_and_their_tools_checked(tmp_path: Path) -
         assert_names(finding, *words)
 
 
-def ready_when(tool: str, pattern: str, timeout: float = 60) -> PlannedServer:
-    planned = faults(timeout=timeout)
+def ready_when(tool: str, pattern: str, *habits: str, timeout: float = 60) -> PlannedServer:
+    planned = faults(*habits, timeout=timeout)
     assert isinstance(planned.config, StdioServer)
     check = ReadyCheck(tool=tool, regex=pattern)
     return PlannedServer(name="faults", config=planned.config.model_copy(update={"ready": check}))
@@ -166,6 +166,23 @@ def test_ready__server_is_used_when_its_answer_matches() -> None:
     # The tool counts the calls: the third answer is ready, the fourth call is the task's.
     result = run(direct_task(ready_when("count", "3"), "count")).result
     assert result.response == "4"
+
+
+def test_ready__server_may_refuse_calls_and_list_its_tools_later() -> None:
+    [server] = run(direct_task(ready_when("count", "3", "waking"), "count")).report.servers
+    assert len(server.tools) == 16
+
+
+def test_ready__refusal_is_the_last_answer() -> None:
+    result = run(direct_task(ready_when("refuse", "x", timeout=1), "count")).result
+    assert result.error is not None
+    assert_names(result.error.detail, "not ready", "not today")
+
+
+def test_ready__lost_server_is_not_waited_for() -> None:
+    result = run(direct_task(ready_when("die", "x"), "count")).result
+    assert result.error is not None
+    assert_names(result.error.detail, "does not start", "out of luck")
 
 
 def test_ready__server_that_never_is_says_its_last_answer() -> None:

@@ -59,7 +59,7 @@ def test_verify__failed_call_fails_unless_an_error_is_expected() -> None:
     gone = EvaluatorConfig(expect_error=True, expected="no such file")
     result = run(counted(verifications=(fails,)), model=scripted(*DOES)).result
     assert result.passed is False
-    assert_names(result.failure_reason(), "verify fail", "the call failed")
+    assert_names(result.failure_reason(), "verify fail: the call failed", "no such file")
     expected = PlannedVerification(tool="fail", arguments=fails.arguments, evaluator=gone)
     assert run(counted(verifications=(expected,)), model=scripted(*DOES)).result.passed
 

@@ -104,7 +104,19 @@ def test_stdout_regex__unsupported_pattern_fails_with_reason(pattern: str) -> No
 
 
 @pytest.mark.parametrize(
-    "pattern", [r"\<a", r"a\>", r"\b{start}a", "[a&&b]", "[]a--b]", "[^a~~b]", r"[\]&&a]"]
+    "pattern",
+    [
+        r"\<a",
+        r"a\>",
+        r"\b{start}a",
+        "[a&&b]",
+        "[]a--b]",
+        "[^a~~b]",
+        r"[\]&&a]",
+        "[x[a-c]]",
+        "[[a-z]&&[b]]",
+        "[^[a-z]]",
+    ],
 )
 def test_stdout_regex__form_of_rust_with_another_meaning_fails(pattern: str) -> None:
     passed, detail = check_outcome(f"stdout_regex:{pattern}", call("<a&-~ a"))
@@ -113,7 +125,8 @@ def test_stdout_regex__form_of_rust_with_another_meaning_fails(pattern: str) -> 
 
 
 @pytest.mark.parametrize(
-    "pattern", [r"\\<a", "a&&b", r"\[a&&b\]", r"[a\&&]", "[[:alpha:]]-{2}", "--"]
+    "pattern",
+    [r"\\<a", "a&&b", r"\[a&&b\]", r"[a\&&]", "[[:alpha:]]-{2}", "--", r"[\[&]a", "[[{]a"],
 )
 def test_stdout_regex__same_characters_elsewhere_are_searched(pattern: str) -> None:
     assert check_outcome(f"stdout_regex:{pattern}", call(r"\<a a&&b [a&&b] a--"))[0]

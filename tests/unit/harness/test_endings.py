@@ -12,7 +12,8 @@ from mosaico.harness.bash.report_view import attempt_view as bash_view
 from mosaico.harness.budget import Budget
 from mosaico.harness.mcp.config import EvaluatorConfig
 from mosaico.harness.mcp.report_view import attempt_view as mcp_view
-from mosaico.harness.mcp.types import TaskResult
+from mosaico.harness.mcp.report_view import run_view as mcp_run_view
+from mosaico.harness.reports.text import terminal_report
 from mosaico.harness.results import AttemptOutcome, ConversationEnding
 from mosaico.llm.anthropic_messages import read_message
 from mosaico.llm.conversation import StopReason, Turn
@@ -22,7 +23,7 @@ from mosaico.llm.openai_responses import read_turn_items
 from mosaico.llm.sdk import error_of_response
 from tests.support.bash_eval import task
 from tests.support.bash_turns import ScriptedTurns, run_all, turn
-from tests.support.mcp_bench import ScriptedModel, harness_task, run
+from tests.support.mcp_bench import Ran, ScriptedModel, harness_task, run
 
 pytestmark = pytest.mark.usefixtures("loaded_checks", "loaded_evaluators")
 
@@ -130,22 +131,24 @@ def test_bash_ending__is_scored_and_shown(
 def test_mcp_ending__is_evaluated_and_shown(
     reply: Turn | LlmError, ending: ConversationEnding, text: str
 ) -> None:
-    result = mcp_result(reply)
+    ran = mcp_run(reply)
+    result = ran.result
     assert (result.outcome, result.passed) == (AttemptOutcome.SCORED, False)
     assert (result.ending, result.natural_stop) == (ending, False)
-    facts = mcp_view(result).facts
-    assert text in facts
-    assert ending in facts or ending is ConversationEnding.TRUNCATED
+    report = terminal_report(mcp_run_view(ran.report))
+    for shown in (mcp_view(result).facts, report):
+        assert text in shown
+        assert ending in shown or ending is ConversationEnding.TRUNCATED
 
 
-def mcp_result(reply: Turn | LlmError) -> TaskResult:
+def mcp_run(reply: Turn | LlmError) -> Ran:
     def answer(_: object) -> Turn:
         if isinstance(reply, LlmError):
             raise reply
         return reply
 
     judged = harness_task(evaluator=EvaluatorConfig(expected="Lima"))
-    return run(judged, model=ScriptedModel(answer)).result
+    return run(judged, model=ScriptedModel(answer))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from mosaico.harness.bash.result_file import json_report
 from mosaico.harness.bash.run_health import RunProfile, profile
 from mosaico.harness.bash.summary import TrialSummary, summarize, summarize_trials
 from mosaico.harness.bash.transcript import attempt_transcript
-from mosaico.harness.bash.types import EvalReport, EvalResult, EvalSummary, TaskScore
+from mosaico.harness.bash.types import AgentTrace, EvalReport, EvalResult, EvalSummary, TaskScore
 from mosaico.harness.reports.files import junit_report
 from mosaico.harness.reports.html import html_report
 from mosaico.harness.reports.inspect_log import inspect_json
@@ -57,6 +57,7 @@ def run_view(report: EvalReport) -> RunReportView:
             _signals(run_profile),
         ],
         attempts=[attempt_view(result) for result in report.results],
+        is_complete=not summary.tasks_skipped,
     )
 
 
@@ -87,6 +88,8 @@ def attempt_view(result: EvalResult) -> AttemptView:
         error=error,
         failures=result.failures(),
         checks=_checks(score) if score is not None else None,
+        ending=_ending(trace) if trace else None,
+        ending_detail=trace.ending_detail if trace else None,
         transcript=attempt_transcript(result),
     )
 
@@ -119,17 +122,22 @@ def _facts(result: EvalResult) -> str:
     trace = result.trace
     if trace is None:
         return ""
-    # The original evaluation recorded no ending, only whether the model stopped by itself.
-    ending = "did not stop by itself"
-    if trace.ending is not None or trace.natural_stop:
-        ending = describe_ending(trace.ending or ConversationEnding.NATURAL, trace.ending_detail)
+    ending = _ending(trace)
+    ending_text = (
+        describe_ending(ending, trace.ending_detail) if ending else "did not stop by itself"
+    )
     return (
         f"{count_noun(trace.turns, 'turn')}, {trace.calls_ok()} of {trace.tool_call_count} calls ok,"
         f" {format_tokens(trace.total_input_tokens)} input"
         f"{format_cached(trace.total_cached_tokens, trace.total_cache_write_tokens)} and"
         f" {format_tokens(trace.total_output_tokens)} output tokens,"
-        f" {format_seconds(trace.duration_ms)}{format_waiting(trace.retries)}, {ending}"
+        f" {format_seconds(trace.duration_ms)}{format_waiting(trace.retries)}, {ending_text}"
     )
+
+
+def _ending(trace: AgentTrace) -> ConversationEnding | None:
+    """The original evaluation recorded no ending, only whether the model stopped by itself."""
+    return trace.ending or (ConversationEnding.NATURAL if trace.natural_stop else None)
 
 
 def _checks(score: TaskScore) -> ReportTable:

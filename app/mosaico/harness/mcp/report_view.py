@@ -17,7 +17,7 @@ from mosaico.harness.reports.view import (
     FigureLine,
     ReportTable,
     RunReportView,
-    describe_ending,
+    describe_early_ending,
     format_cached,
     format_count,
     format_dollars,
@@ -26,7 +26,7 @@ from mosaico.harness.reports.view import (
     format_waiting,
     retry_figures,
 )
-from mosaico.harness.results import AttemptOutcome, ConversationEnding, attempt_name
+from mosaico.harness.results import AttemptOutcome, attempt_name
 
 BAR_WIDTH: Final = 12
 TASK_COLUMNS: Final = (
@@ -49,15 +49,20 @@ def run_view(report: McpReport, *, verbose: bool = True) -> RunReportView:
         *([tool_table(report)] if verbose else []),
     ]
     plots = list(context_plots(report))
+    summary = summarize(report)
     return RunReportView(
         program="ot-bench",
         title="ot-bench",
         timestamp=report.timestamp,
-        figures=[*_figures(report), *retry_figures(result.retries for result in report.results)],
+        figures=[
+            *_figures(report, summary),
+            *retry_figures(result.retries for result in report.results),
+        ],
         overview=task_table(report, verbose=verbose),
         tables=[table for table in tables if table.rows],
         plots=[*plots, f"<p>{LEGEND}</p>"] if plots else [],
         attempts=[attempt_view(result) for result in report.results],
+        is_complete=not summary.missing,
     )
 
 
@@ -86,6 +91,8 @@ def attempt_view(result: TaskResult) -> AttemptView:
         failures=result.failures(),
         checks=ReportTable("Evaluations", ("Evaluator", "Expected", "Result", "Reason"), rows),
         asks_model=result.type is TaskType.HARNESS,
+        ending=result.ending,
+        ending_detail=result.ending_detail,
         transcript=attempt_transcript(result),
     )
 
@@ -166,8 +173,7 @@ def _status(result: TaskResult) -> AttemptStatus:
     return AttemptStatus.PASSED if result.passed else AttemptStatus.FAILED
 
 
-def _figures(report: McpReport) -> list[FigureLine]:
-    summary = summarize(report)
+def _figures(report: McpReport, summary: McpSummary) -> list[FigureLine]:
     figures = [
         FigureLine("Pass rate", _pass_rate(summary)),
         FigureLine(
@@ -244,10 +250,8 @@ def _task_cells(result: TaskResult) -> Iterable[object]:
 
 
 def _ending(result: TaskResult) -> str:
-    """How the conversation ended, if not by the model; an error is shown in its own place."""
-    if result.ending in (None, ConversationEnding.NATURAL, ConversationEnding.ERROR):
-        return ""
-    return f", {describe_ending(result.ending, result.ending_detail)}"
+    ending = describe_early_ending(result.ending, result.ending_detail)
+    return f", {ending}" if ending else ""
 
 
 def _servers(result: TaskResult) -> str:

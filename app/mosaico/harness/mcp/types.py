@@ -204,7 +204,7 @@ class TaskResult:
     def failures(self) -> list[str]:
         """The evaluations that were not met, each with its reason."""
         return [
-            f"{evaluation.type} {evaluation.expected or ''}: {evaluation.reason}"
+            f"{' '.join(filter(None, (evaluation.type, evaluation.expected)))}: {evaluation.reason}"
             for evaluation in self.evaluations
             if evaluation.passed is False
         ]

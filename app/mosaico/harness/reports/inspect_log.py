@@ -6,11 +6,13 @@ Source: inspect_ai 0.3.285, `log/_log.py` and `log/_recorders/eval.py`; format v
 import io
 import json
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import count
 from typing import Any, Final
 
 from mosaico.harness.reports.view import AttemptStatus, AttemptView, RunReportView
-from mosaico.harness.results import sum_if_known
+from mosaico.harness.results import ConversationEnding, sum_if_known
 from mosaico.harness.transcript import TranscriptMessage, TranscriptStep, TranscriptToolCall
 
 LOG_VERSION: Final = 2
@@ -18,6 +20,14 @@ SCORER: Final = "passed"
 CORRECT: Final = "C"
 INCORRECT: Final = "I"
 _VALUES: Final = {AttemptStatus.PASSED: CORRECT, AttemptStatus.FAILED: INCORRECT}
+_STOP_REASONS: Final = {
+    ConversationEnding.NATURAL: "stop",
+    ConversationEnding.TRUNCATED: "max_tokens",
+    ConversationEnding.REFUSAL: "content_filter",
+    ConversationEnding.CONTENT_FILTER: "content_filter",
+    ConversationEnding.CONTEXT_WINDOW: "model_length",
+    ConversationEnding.CONTEXT_LENGTH: "model_length",
+}
 
 Document = dict[str, Any]
 
@@ -46,13 +56,13 @@ def inspect_log(view: RunReportView) -> Document:
     """The log as one document. Attempts that passed have the score `C`,
     those that failed `I`, and those without a verdict none.
     """
-    samples = [_sample(view, attempt) for attempt in view.attempts]
+    samples = _with_unique_ids([_sample(view, attempt) for attempt in view.attempts])
     values = [sample["scores"][SCORER]["value"] for sample in samples if sample["scores"]]
     created = view.timestamp.replace("Z", "+00:00")
     model = view.title
     return {
         "version": LOG_VERSION,
-        "status": "success",
+        "status": "success" if view.is_complete else "cancelled",
         "eval": {
             "eval_id": view.program,
             "run_id": view.program,
@@ -103,11 +113,11 @@ def _sample(view: RunReportView, attempt: AttemptView) -> Document:
         "messages": messages,
         "output": {
             "model": view.title,
-            "choices": [{"message": message, "stop_reason": "stop"}],
+            "choices": [{"message": message, "stop_reason": _stop_reason(attempt)}],
             "usage": usage,
         },
         "scores": _score(attempt, answer),
-        "metadata": {"facts": attempt.facts, "points": attempt.points},
+        "metadata": {"facts": attempt.facts, "points": attempt.points, "ending": attempt.ending},
         "store": {},
         "events": [],
         "model_usage": {} if usage is None else {view.title: usage},
@@ -116,6 +126,25 @@ def _sample(view: RunReportView, attempt: AttemptView) -> Document:
     if attempt.error:
         sample["error"] = {"message": attempt.error, "traceback": "", "traceback_ansi": ""}
     return sample
+
+
+def _with_unique_ids(samples: list[Document]) -> list[Document]:
+    """The samples, numbered where attempts have the same name: their IDs are names of files."""
+    totals = Counter(sample["id"] for sample in samples)
+    numbers = count(1)
+    return [
+        sample
+        if totals[sample["id"]] == 1
+        else {**sample, "id": f"{sample['id']} ({next(numbers)})"}
+        for sample in samples
+    ]
+
+
+def _stop_reason(attempt: AttemptView) -> str:
+    """The ending in the words of Inspect, which has none for limits and errors."""
+    if attempt.ending is None:
+        return "unknown"
+    return _STOP_REASONS.get(attempt.ending, "unknown")
 
 
 def _target(attempt: AttemptView) -> str:
@@ -162,15 +191,22 @@ def _messages(steps: Iterable[TranscriptStep]) -> Iterable[Document]:
         yield _tool_message(step, number)
 
 
+def _result_text(call: TranscriptToolCall) -> str:
+    """The output, or the streams of a command; empty without a result."""
+    if call.output is not None:
+        return call.output
+    return "\n".join(filter(None, (call.stdout, call.stderr)))
+
+
 def _tool_message(step: TranscriptToolCall, number: int) -> Document:
     message: Document = {
         "role": "tool",
-        "content": step.output or "",
+        "content": _result_text(step),
         "tool_call_id": f"call_{number}",
         "function": step.tool,
     }
     if step.is_error:
-        message["error"] = {"type": "unknown", "message": step.output or "no result"}
+        message["error"] = {"type": "unknown", "message": _result_text(step) or "no result"}
     return message
 
 

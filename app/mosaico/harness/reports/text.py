@@ -45,8 +45,8 @@ def _attempts(view: RunReportView) -> Iterable[str]:
         if view.overview is None:
             yield attempt_line(attempt)
             yield from failure_lines(attempt)
-        elif attempt.reason:
-            yield escape_line(f"[{attempt.label}] {attempt.title}: {attempt.reason}")
+        elif notes := list(filter(None, (attempt.early_ending, attempt.reason))):
+            yield escape_line(f"[{attempt.label}] {attempt.title}: {'; '.join(notes)}")
 
 
 def _overview(view: RunReportView) -> Iterable[str]:

@@ -40,6 +40,13 @@ def describe_ending(ending: ConversationEnding, detail: str | None) -> str:
     return f"{words}: {detail}" if detail else words
 
 
+def describe_early_ending(ending: ConversationEnding | None, detail: str | None) -> str:
+    """The ending if it is neither that of the model itself nor an error, which has its own place."""
+    if ending in (None, ConversationEnding.NATURAL, ConversationEnding.ERROR):
+        return ""
+    return describe_ending(ending, detail)
+
+
 def format_waiting(retries: ProviderRetries) -> str:
     """The part of a duration that waited for the provider: ` (12.0 s of it waiting after 2 × 429)`."""
     if not retries.waited_ms:
@@ -115,7 +122,8 @@ class AttemptView:
     """One attempt at `task`. `label` is its result in one word; `failures` are the unmet expectations.
 
     `group` and `case` are the class and name of its JUnit case. `asks_model` is false for a task
-    that calls a tool directly.
+    that calls a tool directly. `ending` is None where none is known, as for such a task;
+    `ending_detail` is what the model or its provider said about it.
     """
 
     task: str
@@ -133,12 +141,19 @@ class AttemptView:
     failures: Sequence[str] = ()
     checks: ReportTable | None = None
     asks_model: bool = True
+    ending: ConversationEnding | None = None
+    ending_detail: str | None = None
     transcript: Transcript | None = None
 
     @property
     def reason(self) -> str:
         """Return the reason why the attempt did not pass; empty when it did."""
         return self.error or "; ".join(self.failures)
+
+    @property
+    def early_ending(self) -> str:
+        """Return how the conversation ended, if not by the model itself or an error."""
+        return describe_early_ending(self.ending, self.ending_detail)
 
 
 def retry_figures(attempts: Iterable[ProviderRetries]) -> list[FigureLine]:
@@ -155,6 +170,7 @@ class RunReportView:
     """A run. `overview`, when given, lists the attempts as a table instead of one line each.
 
     `plots` are finished HTML fragments, shown on the HTML page only. `page` is the URL of the run in a service.
+    `is_complete` is false for a run that did not reach every planned attempt.
     """
 
     program: str
@@ -167,3 +183,4 @@ class RunReportView:
     note: str = ""
     plots: Sequence[str] = field(default=())
     page: str = ""
+    is_complete: bool = True

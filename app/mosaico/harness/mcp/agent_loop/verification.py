@@ -81,7 +81,9 @@ async def _evaluate(verified_call: VerifiedCall, ask: AskModel) -> tuple[Evaluat
             Evaluation(
                 type=verification.label,
                 passed=error is None,
-                reason="the call succeeded" if error is None else "the call failed",
+                reason="the call succeeded"
+                if error is None
+                else f"the call failed: {error[:MAX_QUOTED_CHARS]}",
                 actual=call.text[:MAX_QUOTED_CHARS],
             ),
         )

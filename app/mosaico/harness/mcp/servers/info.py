@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 import mcp_types
-from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ValidationError
 
@@ -36,12 +35,11 @@ class _Listed(Generic[Item]):
 
 
 async def fetch_server_facts(
-    session: ClientSession, send: SendRequest, file: str, name: str
+    handshake: mcp_types.InitializeResult, send: SendRequest, file: str, name: str
 ) -> ServerFacts:
     """The facts of a server. Raises MCPError, ValidationError, and ValueError for an answer that is
     no list.
     """
-    handshake = await session.initialize()
     tools, tool_remarks = await fetch_tools(send)
     prompts = await _fetch_list(send, "prompts", "name", mcp_types.Prompt)
     resources = await _fetch_list(send, "resources", "uri", mcp_types.Resource)

@@ -220,9 +220,12 @@ class McpServer:
                 self._session = session
                 try:
                     async with asyncio.timeout(self._config.timeout):
-                        facts = await fetch_server_facts(session, self._send, self._file, self.name)
+                        handshake = await session.initialize()
                         if self._config.ready is not None:
                             await self._wait_until_ready(self._config.ready)
+                        facts = await fetch_server_facts(
+                            handshake, self._send, self._file, self.name
+                        )
                 except (TimeoutError, MCPError, ValueError, RuntimeError) as error:
                     self._loss = await self._loss_reason(error)
                     self._kill()
@@ -236,15 +239,22 @@ class McpServer:
             self._loss = self._loss or "it was stopped"
 
     async def _wait_until_ready(self, check: ReadyCheck) -> None:
-        """Repeat the call until its result matches; the timeout of the start ends it."""
+        """Repeat the call until its result matches; the timeout of the start ends it.
+
+        A server that is not ready may refuse the call. Raises MCPError when it is lost.
+        """
         pattern = compile_pattern(check.regex)
+        call = {"name": check.tool, "arguments": check.arguments}
         while True:
-            answer = await self._send(
-                "tools/call", {"name": check.tool, "arguments": check.arguments}
-            )
-            self._last_answer = render_text(parse_contents(parse_result(answer)))
-            if pattern.search(self._last_answer):
-                return
+            try:
+                answer = await self._send("tools/call", call)
+                self._last_answer = render_text(parse_contents(parse_result(answer)))
+                if pattern.search(self._last_answer):
+                    return
+            except MCPError as error:
+                if is_closed(error) or (self._http and self._http.loss_reason(error)):
+                    raise
+                self._last_answer = f"MCP error {error.code}: {error.message}"
             await asyncio.sleep(READY_POLL_S)
 
     @asynccontextmanager
