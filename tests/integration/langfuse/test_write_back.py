@@ -9,6 +9,8 @@ import pytest
 from mosaico.core.clock import utc_now
 from mosaico.jobs.declarations import WriteBackScores
 from mosaico.jobs.queue import enqueue
+from mosaico.run_store.queries import get_run
+from mosaico.runs.plan_builder import collect_lock
 from mosaico.runs.retention import purge_runs_before
 from tests.integration.langfuse.test_sdk_round_trip import sdk_of
 from tests.support.langfuse import FakeLangfuse
@@ -21,6 +23,7 @@ from tests.support.langfuse.written_scores import (
     written,
 )
 from tests.support.service import JSON, Service
+from tests.support.stored import DatabaseReader
 
 
 def without_run(scores: dict[str, Score]) -> dict[str, Any]:
@@ -210,3 +213,19 @@ def test_write_back__scores_of_langfuse_are_not_copied_back(
     assert [name for name in counts if "SCORE" in name and "Mood" not in name] == []
     assert sum(count for name, count in counts.items() if "Mood" in name) == 5
     assert run["writeBack"]["written"] == 11
+
+
+def test_write_back__collections_do_not_wait_for_it(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
+    langfuse.experiment(items=3)
+    benchmark(service, langfuse)
+    run_id = str(service.complete_run()["id"])
+    rows = DatabaseReader(service.resources.db.url)
+    lock = rows.value("SELECT lock FROM procrastinate_jobs WHERE task_name = 'runs.write_back'")
+    with service.resources.db.read() as session:
+        plan = get_run(session, run_id).begun_plan
+        lock_of_collection = collect_lock(session, plan, service.resources)
+
+    assert lock_of_collection
+    assert lock == f"write-back:{lock_of_collection}"

@@ -50,3 +50,10 @@ def test_server__connection_needs_the_password(shared: SharedServer) -> None:
     for password in ("wrong", ""):
         with pytest.raises(psycopg.OperationalError, match=r"password|supplied"):
             psycopg.connect(**{**parts, "password": password})  # type: ignore[arg-type]
+
+
+def test_server__collation_does_not_depend_on_the_machine(shared: SharedServer) -> None:
+    # The locale C would leave letters beyond ASCII as they are.
+    query = "SELECT datlocale, lower('ÀÉ') FROM pg_database WHERE datname = current_database()"
+    with psycopg.connect(shared.url) as connection:
+        assert connection.execute(query).fetchone() == ("C.UTF-8", "àé")
