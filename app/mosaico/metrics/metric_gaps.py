@@ -86,5 +86,10 @@ def _remedy(ref: MetricRef, direction: Direction, *, is_file: bool) -> str:
     if is_file:
         names = [] if has_direction else [better_score(name, "higher")]
         return f"set {' and '.join([*names, score_range(name)])}"
-    options = {"name": name, **({} if has_direction else {"better": "higher"}), "range": "0..1"}
+    # With the options that it has: whoever copies them loses none.
+    options = {
+        **dict(ref.options),
+        **({} if has_direction else {"better": "higher"}),
+        "range": "0..1",
+    }
     return f"set its options in the benchmark, such as {json.dumps(options, ensure_ascii=False)}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, delete, func, select, update
+from sqlalchemy import ColumnElement, delete, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from mosaico.core.batch_delete import BATCH_ROWS
@@ -67,6 +67,15 @@ def erase_texts(db: Database, subject: ErasureSubject, now: datetime) -> ErasedT
 
         traces += _in_batches(db, erase)
     return ErasedTexts(traces=traces, spans=spans)
+
+
+def has_erased_texts(session: Session, collection_id: int) -> bool:
+    """Return whether texts of a collection were erased since it was stored."""
+    erased = exists().where(
+        CollectedTrace.collection_id == collection_id,
+        func.coalesce(CollectedTrace.attributes[ERASED].astext, "") != "",
+    )
+    return bool(session.scalar(select(erased)))
 
 
 def _in_batches(db: Database, change: Callable[[Session], int]) -> int:

@@ -18,6 +18,7 @@ from mosaico.run_store.plan import RunPlan, is_score_column
 from mosaico.run_store.queries import get_run, list_run_metrics
 from mosaico.run_store.rules import RETRYABLE, RunStatus, TriggerType
 from mosaico.run_store.run_result import RunResult
+from mosaico.runs.erasure import has_erased_texts
 from mosaico.runs.plan_builder import collect_lock, trace_query
 from mosaico.runs.service import create_run
 from mosaico.traces.models import Collection
@@ -58,6 +59,9 @@ def check_late_scores(job: JobContext, request: CheckLateScores) -> None:
             return
         collection = session.get(Collection, run.collection_id)
         if collection is None or collection.digest is None:
+            return
+        # Received spans were deleted, and another source would deliver the texts again.
+        if has_erased_texts(session, collection.id):
             return
         plan, digest = run.begun_plan, collection.digest
         # Without a wait: what has not arrived is found by the next check.

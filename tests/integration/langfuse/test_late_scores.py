@@ -150,3 +150,22 @@ def test_scores_that_arrive_later__are_judged_by_a_new_run_of_the_same_night(
     for _ in range(3):
         make_due(service)
     assert len(service.get("/benchmark-runs")["items"]) == 2
+
+
+def test_scores_of_a_run_with_erased_texts__are_not_read_again(
+    service: Service, langfuse: FakeLangfuse
+) -> None:
+    scored = Scored(20)
+    langfuse.experiment(items=30, scores=[ScorePlan(name="tone", value=0.5, items=scored)])
+    agent(service, langfuse)
+    service.create_benchmark(
+        source="langfuse",
+        datasetRef="support",
+        metrics=[{"key": "SCORE", "options": {"name": "tone", "better": "higher"}}],
+    )
+    run = service.complete_run()
+    [first, *_] = service.list_items(f"/benchmark-runs/{run['id']}/results")
+    assert service.post("/local-datasets/purge", {"itemId": first["itemId"]})["traces"] == 1
+    scored.count = 30
+    make_due(service)
+    assert [row["id"] for row in service.get("/benchmark-runs")["items"]] == [run["id"]]

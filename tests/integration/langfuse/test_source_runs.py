@@ -269,3 +269,12 @@ def test_run__late_scores_are_read_when_configured(
     assert service.patch("/benchmarks/bench-001", {"lateScores": True})["lateScores"] is True
     [metric] = service.get(f"/benchmark-runs/{service.complete_run()['id']}/metrics")["items"]
     assert (metric["n"], metric["mean"]) == (4, 0.75)
+
+
+def test_run__trials_of_an_item_are_numbered(service: Service, langfuse: FakeLangfuse) -> None:
+    langfuse.experiment(items=30, trials=3)
+    agent(service, langfuse)
+    benchmark(service)
+    assert service.complete_run()["tracesTotal"] == 90
+    trials = "SELECT count(DISTINCT (item_id, trial)) FROM collected_traces WHERE trial < 3"
+    assert value(service, trials) == 90

@@ -30,7 +30,7 @@ from tests.support.otlp import (
     needs_recorded,
     span,
 )
-from tests.support.service import Service
+from tests.support.service import JSON, Service
 
 GZIP = {**PROTOBUF, "Content-Encoding": "gzip"}
 
@@ -148,6 +148,30 @@ def test_receiver__invalid_utf8_costs_one_span(service: Service) -> None:
     partial = ExportTraceServiceResponse.FromString(response.content).partial_success
     assert (response.status_code, partial.rejected_spans) == (200, 1)
     assert [stored.name for stored in stored_spans(service)] == ["first", "third"]
+
+
+@pytest.mark.parametrize("encoding", ["json", "protobuf", "protobuf-scope"])
+def test_receiver__invalid_resource_or_scope_costs_its_spans_alone(
+    service: Service, encoding: str
+) -> None:
+    invalid = export([span("lost")], {"service.name": "b\x7ft"}), export([span("kept", trace="2")])
+    if encoding == "json":
+        deep: JSON = {"stringValue": "bot"}
+        for _ in range(80):
+            deep = {"arrayValue": {"values": [deep]}}
+        lost = json_export({"traceId": "1".zfill(32), "name": "lost"})["resourceSpans"][0]
+        kept = json_export({"traceId": "2".zfill(32), "name": "kept"})["resourceSpans"][0]
+        lost["resource"] = {"attributes": [{"key": "service.name", "value": deep}]}
+        response = service.client.post("/v1/traces", json={"resourceSpans": [lost, kept]})
+        rejected, reason = response.json()["partialSuccess"].values()
+    else:
+        old, new = (b"\x7f", b"\xff") if encoding == "protobuf" else (b"tests", b"test\xff")
+        response = send(service, invalid[0].replace(old, new) + invalid[1])
+        partial = ExportTraceServiceResponse.FromString(response.content).partial_success
+        rejected, reason = partial.rejected_spans, partial.error_message
+    assert (response.status_code, int(rejected)) == (200, 1)
+    assert ("cope" if encoding == "protobuf-scope" else "esource") in reason
+    assert [stored.name for stored in stored_spans(service)] == ["kept"]
 
 
 @pytest.mark.parametrize(

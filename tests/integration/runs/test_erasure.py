@@ -95,5 +95,6 @@ def test_purge__command_asks_and_says_what_was_erased(service: Service, run: JSO
     assert done.exit_code == 0, done.output
     assert "traces erased: 2" in done.output
     assert SECRET not in stored_texts(service)
+    assert service.get("/audit")["items"][0]["fields"] == ["userId"]
     neither = CliRunner().invoke(cli, ["datasets", "purge", "--yes"], env=env)
     assert neither.exit_code == 2

@@ -1,5 +1,8 @@
 """Metrics with values of too few traces."""
 
+import json
+import re
+
 import pytest
 
 from mosaico.metrics.aggregate import Aggregate, aggregate
@@ -32,6 +35,14 @@ def test_find_gaps__one_failed_answer_of_an_unknown_range_is_one() -> None:
     gaps = find_gaps([SCORE], measured(59, 60, AGENT_ERROR=1), 0.9)
     assert '"range": "0..1"' in gaps[COLUMN].describe()
     assert "1 of 60 answers failed" in gaps[COLUMN].describe()
+
+
+def test_find_gaps__remedy_keeps_the_options_of_the_metric() -> None:
+    ref = MetricRef.of("SCORE", {"name": "tone", "better": "lower"})
+    column = 'SCORE["tone"]'
+    gaps = find_gaps([ref], {column: measured(59, 60, AGENT_ERROR=1)[COLUMN]}, 0.9)
+    [remedy] = re.findall(r"\{.*\}", gaps[column].describe())
+    assert json.loads(remedy) == {"name": "tone", "better": "lower", "range": "0..1"}
 
 
 def test_find_gaps__counts_traces_where_items_were_repeated() -> None:

@@ -30,11 +30,14 @@ def iter_json_spans(body: bytes) -> Iterator[Span | RejectedSpan]:
     """
     export = _parse(body)
     for resource_spans in _objects(export, "resourceSpans"):
-        resource = _attributes(_object(resource_spans, "resource"), keeps_resource_attribute)
+        resource = _resource_attributes(_object(resource_spans, "resource"))
         for scope_spans in _objects(resource_spans, "scopeSpans"):
             scope = _object(scope_spans, "scope")
             for span in _objects(scope_spans, "spans"):
-                yield _decode_span(span, resource, scope)
+                if isinstance(resource, RejectedSpan):
+                    yield resource
+                else:
+                    yield _decode_span(span, resource, scope)
 
 
 def iter_json_events(body: bytes) -> Iterator[Span | RejectedSpan]:
@@ -76,6 +79,14 @@ def _parse(body: bytes) -> Mapping[str, Any]:
     if not isinstance(export, Mapping):
         raise UndecodableBody("the body is not a JSON object of OTLP")
     return export
+
+
+def _resource_attributes(resource: Mapping[str, Any]) -> dict[str, Any] | RejectedSpan:
+    """The kept attributes of a resource; without valid ones, why none of its spans can be stored."""
+    try:
+        return _attributes(resource, keeps_resource_attribute)
+    except _InvalidSpan as error:
+        return RejectedSpan(f"has a resource that {error}")
 
 
 def _decode_span(

@@ -6,9 +6,9 @@ costs only itself, and memory holds one decoded span. `json_format` would take f
 
 import base64
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
@@ -32,6 +32,8 @@ SCOPE_SPANS: Final = 2
 SCOPE: Final = 1
 SPANS: Final = 2
 
+M = TypeVar("M", Resource, InstrumentationScope)
+
 _VARINT, _FIXED_64, _LENGTH_DELIMITED, _FIXED_32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES: Final = 10
 _CONTINUES: Final = 0x80
@@ -43,14 +45,18 @@ def iter_protobuf_spans(body: bytes) -> Iterator[Span | RejectedSpan]:
     Raises: `UndecodableBody` when the body, or a message around the spans, is not protobuf.
     """
     for resource_spans in _messages(body, RESOURCE_SPANS):
-        resource = _resource_attributes(_messages(resource_spans, RESOURCE))
+        resource = _merged(Resource, _messages(resource_spans, RESOURCE))
+        attributes = {} if isinstance(resource, RejectedSpan) else _kept_attributes(resource)
         for scope_spans in _messages(resource_spans, SCOPE_SPANS):
-            scope = InstrumentationScope()
-            for part in _messages(scope_spans, SCOPE):
-                _merge(scope, part)
-            named = (scope.name, scope.version)
+            scope = _merged(InstrumentationScope, _messages(scope_spans, SCOPE))
             for span in _messages(scope_spans, SPANS):
-                yield _decode_span(span, resource, named)
+                # Both cost the spans inside, and no others.
+                if isinstance(resource, RejectedSpan):
+                    yield resource
+                elif isinstance(scope, RejectedSpan):
+                    yield scope
+                else:
+                    yield _decode_span(span, attributes, (scope.name, scope.version))
 
 
 def iter_protobuf_events(body: bytes) -> Iterator[Span | RejectedSpan]:
@@ -102,10 +108,7 @@ def _decode_span(
     )
 
 
-def _resource_attributes(parts: Iterable[bytes]) -> dict[str, Any]:
-    resource = Resource()
-    for part in parts:
-        _merge(resource, part)
+def _kept_attributes(resource: Resource) -> dict[str, Any]:
     return {
         pair.key: _value(pair.value)
         for pair in resource.attributes
@@ -113,12 +116,15 @@ def _resource_attributes(parts: Iterable[bytes]) -> dict[str, Any]:
     }
 
 
-def _merge(message: Message, data: bytes) -> None:
-    """Protobuf allows a message in several parts; Raises: `UndecodableBody`."""
+def _merged(kind: type[M], parts: Iterable[bytes]) -> M | RejectedSpan:
+    """A message that has several parts, as protobuf allows; or why no span inside it can be stored."""
+    message = kind()
     try:
-        message.MergeFromString(data)
+        for part in parts:
+            message.MergeFromString(part)
     except DecodeError as error:
-        raise UndecodableBody(f"a resource or scope is not valid protobuf: {error}") from None
+        return RejectedSpan(f"has a {kind.__name__} that is not valid protobuf: {error}")
+    return message
 
 
 def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:

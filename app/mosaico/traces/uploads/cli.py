@@ -171,7 +171,9 @@ def purge_texts(
     subject = f"item {item}" if item is not None else f"user {user}"
     confirm(f"Erase all texts of the {format_cell(subject)}? This cannot be undone.", yes=yes)
     with open_api() as api:
-        erased = api.post(f"{PATH}/purge", {"itemId": item, "userId": user})
+        # The audit log has the names of the sent fields.
+        body = {"itemId": item} if item is not None else {"userId": user}
+        erased = api.post(f"{PATH}/purge", body)
     lines = [f"traces erased: {erased['traces']}", f"spans deleted: {erased['spans']}"]
     print_change(erased, output, lines, str(erased["traces"]))
 
