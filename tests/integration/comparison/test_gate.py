@@ -231,7 +231,10 @@ def test_gate__kpi_without_a_value_never_passes(files: Path) -> None:
     without_value = gate(
         "--run", files / "good.jsonl", "--baseline", files / "scored.jsonl", *words
     )
-    assert (without_value.exit_code, "scores for 0 of 40 items" in without_value.output) == (3, True)
+    assert (without_value.exit_code, "scores for 0 of 40 items" in without_value.output) == (
+        3,
+        True,
+    )
     new = gate("--run", files / "scored.jsonl", "--baseline", files / "good.jsonl", *words)
     assert (new.exit_code, "no item has a value in both runs" in new.output) == (3, True)
 
