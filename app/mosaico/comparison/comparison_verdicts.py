@@ -11,7 +11,7 @@ from mosaico.comparison.comparison_rules import (
     spec_of,
 )
 from mosaico.comparison.comparison_spec import ComparisonResult, KpiInterval
-from mosaico.comparison.deciders import DecidedBy, Deciders
+from mosaico.comparison.deciders import DecidedBy, Deciders, with_meaning
 from mosaico.comparison.direction_remedy import direct_kpi, direct_metric
 from mosaico.comparison.run_verdict_text import NOT_COMPARABLE, render_run, run_not_compared
 from mosaico.comparison.value_failures import ValueFailures, describe_failure
@@ -185,9 +185,8 @@ def _metric_verdict(
         scale = metric_rule(spec).scale
         limits = ValueRange(spec.minimum, spec.maximum)
         remedy = direct_metric(metric.column, is_file=_is_file(comparison))
-        return render_verdict(
-            metric.column, change, scale, unit=spec.unit, limits=limits, remedy=remedy
-        )
+        name = with_meaning(metric.column)
+        return render_verdict(name, change, scale, unit=spec.unit, limits=limits, remedy=remedy)
     if metric.column in changed.metrics:
         return not_compared(_changed_reason(metric.column, changed), Verdict.INVALID)
     if (reason := _unmeasured(comparison, result).get(metric.column)) is not None:

@@ -21,6 +21,9 @@ SOURCE_METRICS: Final = ("TASK_PASSED", "TASK_SCORE", "LLM_JUDGE")
 _JUDGEMENTS: Final = {"LLM_JUDGE": Judgement.JUDGE, "SCORE": Judgement.SOURCE}
 # They say whether there is an answer, and how it was made, and nothing of its quality.
 GUARDS: Final = ("STATUS", ERROR_RATE)
+_MEANINGS: Final = dict(
+    zip(GUARDS, ("answers that did not fail", "answers that failed"), strict=True)
+)
 _NO_QUALITY: Final = frozenset(
     {*GUARDS, "ERROR_COUNT", "JSON_VALID", "TOOL_CALL_SUCCESS_RATE", "NATURAL_STOP"}
 )
@@ -249,6 +252,12 @@ def describe_direction(ref: MetricRef, spec: MetricSpec) -> str:
         Direction.LOWER_IS_BETTER: "lower is better",
         Direction.NEITHER: "no direction",
     }[spec.direction]
+
+
+def with_meaning(column: str) -> str:
+    """The name of a metric in a sentence; a metric of failed answers, which nobody named, with what it says."""
+    meaning = _MEANINGS.get(column)
+    return f"{column} (share of {meaning})" if meaning else column
 
 
 def _direction_of(ref: MetricRef) -> ScoreDirection:

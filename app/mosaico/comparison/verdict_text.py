@@ -140,6 +140,10 @@ def _within_limits(change: ChangeVerdict, limits: ValueRange) -> ChangeVerdict:
         high=clip(change.high),
         low_adjusted=clip(change.low_adjusted),
         high_adjusted=clip(change.high_adjusted),
+        answers=tuple(
+            replace(answer, low=clip(answer.low), high=clip(answer.high))
+            for answer in change.answers
+        ),
     )
 
 

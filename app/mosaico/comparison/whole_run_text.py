@@ -8,7 +8,7 @@ from mosaico.core.parameter_names import parameter_name
 from mosaico.core.text import count_noun
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.sequential import DEFAULT_FALSE_PAGES, Scan, limit_of
-from mosaico.statistics.verdict_rules import RunsBasis, Side
+from mosaico.statistics.verdict_rules import Note, RunsBasis, Side
 
 ONE_LOOK: Final = (
     "One gate is one look: chance alone fails about one of 40 gates of an unchanged agent, which adds up when it runs on"
@@ -20,7 +20,7 @@ def describe_whole_runs(deciding: Iterable[ValueVerdict], *, is_file: bool) -> l
     """How much whole runs vary, of the first value that decides, in one sentence; none where nothing changed, or nothing
     was compared.
     """
-    first = next((value for value in deciding if value.whole_runs and value.effect), None)
+    first = next((value for value in deciding if _contains_whole_runs(value)), None)
     if first is None or first.whole_runs is None:
         return []
     runs = first.whole_runs
@@ -35,6 +35,11 @@ def describe_whole_runs(deciding: Iterable[ValueVerdict], *, is_file: bool) -> l
             if runs.runs:
                 tells = f"{runs.runs} earlier runs are too few to show that they vary less"
             return [f"Assumed: whole runs of an unchanged agent vary by {size}; {tells}."]
+
+
+def _contains_whole_runs(value: ValueVerdict) -> bool:
+    """Return whether the interval contains them: also where as much rose as fell."""
+    return bool(value.whole_runs) and value.effect is not None and Note.IDENTICAL not in value.notes
 
 
 def _three_digits(value: float) -> float:

@@ -41,7 +41,7 @@ def format_number(value: float) -> str:
     text = format_decimal(value, ".4g")
     # Costs of one request are such numbers: 0.0000123 USD.
     return (
-        format_decimal(value, ".12f").rstrip("0")
+        format_decimal(value, f".{3 - math.floor(math.log10(abs(value)))}f").rstrip("0")
         if "e" in text and abs(value) >= _SMALL_NUMBER
         else text
     )

@@ -1,6 +1,7 @@
 """Explains the outcome of a check of the gate in one clause; pure."""
 
 import math
+from collections.abc import Mapping
 
 from mosaico.comparison.change_text import format_bound, format_limit
 from mosaico.comparison.question_text import describe_detectable
@@ -133,6 +134,19 @@ def has_too_few(verdict: ValueVerdict) -> bool:
 def _few_sentence(verdict: ValueVerdict) -> str:
     notes = [note for note in (*_TOO_FEW, Note.THESE_ITEMS) if note in verdict.notes]
     return _clause(" ".join(note.sentence for note in notes))
+
+
+def describe_samples(verdicts: Mapping[str, ValueVerdict]) -> list[str]:
+    """What a change between runs of different items is a change of, by name: one sentence for each remark."""
+    names_by_note = {
+        note: [name for name, verdict in verdicts.items() if note in verdict.notes]
+        for note in (Note.UNPAIRED, Note.TYPICAL)
+    }
+    return [
+        f"{', '.join(names)}: {_clause(note.sentence)}."
+        for note, names in names_by_note.items()
+        if names
+    ]
 
 
 def describe_missing(verdict: ValueVerdict) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mosaico.comparison.change_text import ChangeText, describe_change
+from mosaico.comparison.deciders import with_meaning
 from mosaico.comparison.judge_text import moved_scores
 from mosaico.comparison.question_text import broken_tasks
 from mosaico.core.reports import (
@@ -54,7 +55,7 @@ def sentences(result: GateResult) -> Iterator[str]:
     if result.reason:
         yield _sentence(result.reason)
     for check in result.checks:
-        yield f"{check.name}: {check.reason}."
+        yield f"{with_meaning(check.name)}: {check.reason}."
         if check.verdict and (moved := moved_scores(check.verdict)):
             yield f"{check.name}: {moved}."
     yield from _describe_items(result)
@@ -187,7 +188,7 @@ def _explanations(result: GateResult) -> Iterator[str]:
     for check in result.checks:
         text = _change_text(check.verdict)
         numbers = f"{text.values}, {text.change}; " if text else ""
-        yield f"{check.name}: {numbers}{check.reason}."
+        yield f"{with_meaning(check.name)}: {numbers}{check.reason}."
     yield from result.remarks
     if result.choice:
         yield _sentence(result.choice)

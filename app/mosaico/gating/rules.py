@@ -15,6 +15,7 @@ from mosaico.gating.reasons import (
     describe_drop,
     describe_missing,
     describe_non_inferiority,
+    describe_samples,
     has_too_few,
     limit_text,
     unseen_harm,
@@ -226,9 +227,10 @@ def decide(comparison: Comparison, terms: GateTerms) -> GateResult:
 
 
 def with_remarks(result: GateResult, *, is_file: bool) -> GateResult:
-    """The result with what its reader has to know about whole runs."""
-    verdicts = [check.verdict for check in result.checks if check.verdict is not None]
-    remarks = describe_whole_runs(verdicts, is_file=is_file)
+    """The result with what its reader has to know about samples and whole runs."""
+    named = {check.name: check.verdict for check in result.checks if check.verdict is not None}
+    verdicts = named.values()
+    remarks = [*describe_samples(named), *describe_whole_runs(verdicts, is_file=is_file)]
     is_assumed = any(
         # With some runs it is assumed as well, but a history was given.
         (runs := verdict.whole_runs) is not None

@@ -185,7 +185,7 @@ _SENTENCES = {
     Note.TOO_LARGE: "The numbers are too large to compute with.",
     Note.ADD_ITEMS: "More trials cannot help because the items differ too much: add items.",
     Note.RUNS_VARY: (
-        "More trials and items cannot help: as much as whole runs vary, two of them prove no change this small."
+        "However many trials and items there are, two runs cannot prove that nothing changed: whole runs vary too much for it."
     ),
     Note.AT_BEST: "The noise between trials is unknown, so this number is a lower bound.",
     Note.TIE: "The metrics in a MIN or MAX are nearly tied, so its value is biased.",

@@ -69,7 +69,10 @@ def test_crashes__of_a_score_without_a_range_regress_and_page_as_failures(
     assert '"range": "0..1"' in kpi["undefinedReason"]
     assert states(service) == {"errors": "FIRING", "quality": "NO_DATA"}
     # What regressed is named, and is no KPI.
-    assert "ERROR_RATE rose from 0.000 to 0.667" in crashed["verdict"]["explanation"]
+    assert (
+        "(share of answers that failed) rose from 0.000 to 0.667"
+        in crashed["verdict"]["explanation"]
+    )
     assert "1 of 1 KPI cannot be compared" in crashed["verdict"]["explanation"]
     # The failures are a metric of every run.
     metrics = service.get(f"/benchmark-runs/{crashed['id']}/metrics")["items"]

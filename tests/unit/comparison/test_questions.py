@@ -109,6 +109,23 @@ def test_costs_of_unequal_trials__are_about_other_tasks() -> None:
     assert abouts == [About.TASKS, About.POPULATION]
 
 
+def test_both_answers__stay_within_the_possible_values() -> None:
+    rendered = render_verdict(
+        "A", change_of(broken(0, 10, 5), broken(4, 10, 5)), Scale.RATE, limits=RATE
+    )
+    # From 1.0 a share cannot rise.
+    assert [answer.high for answer in rendered.answers if answer.about is About.POPULATION] == [0.0]
+    assert all(-1.0 <= (answer.low or 0.0) <= 0.0 for answer in rendered.answers)
+
+
+def test_too_few_tasks__may_be_helped_by_more_of_them() -> None:
+    change = change_of(broken(0, 10, 5), broken(4, 10, 5), About.POPULATION)
+    text = render_verdict("A", change, Scale.RATE, limits=RATE).explanation
+    # Whole runs hide changes of a few points only; with 20 such tasks this change would be proved.
+    assert change.effect == pytest.approx(-0.4)
+    assert "cannot help" not in text
+
+
 def test_a_rise_of_failures__names_the_tasks_that_broke() -> None:
     before, after = (tried([[float(item < n)] * 5 for item in range(10)]) for n in (0, 4))
     verdict = render_verdict("failed", change_of(before, after, side=Side.HIGH), Scale.RATE)

@@ -18,7 +18,9 @@ from mosaico.comparison.comparison_spec import (
 )
 from mosaico.comparison.series_levels import levels_of_points, measure_series, points_of_run
 from mosaico.comparison.value_failures import ValueFailures
+from mosaico.comparison.verdict_text import render_verdict
 from mosaico.comparison.whole_run_rules import assumed_scale
+from mosaico.comparison.whole_run_text import describe_whole_runs
 from mosaico.formula import compile_formula
 from mosaico.items.formulas.properties import ValueRange, line_of
 from mosaico.items.matrix import ItemMatrix
@@ -136,6 +138,19 @@ def test_runs_that_vary__are_named_where_neither_trials_nor_items_help() -> None
     assert change.verdict is Verdict.INCONCLUSIVE
     assert Note.RUNS_VARY in change.notes
     assert change.more_trials is None
+
+
+def test_assumption__is_said_where_as_much_rose_as_fell() -> None:
+    swapped = change_of(
+        passes(*[5] * 8, 0, 0, trials=5), passes(0, 0, *[5] * 8, trials=5), run_sd=0.015
+    )
+    same = change_of(passes(*[5] * 9, 0, trials=5), passes(*[5] * 9, 0, trials=5))
+    texts = [
+        describe_whole_runs([render_verdict("A", change, Scale.RATE)], is_file=True)
+        for change in (swapped, same)
+    ]
+    assert swapped.effect == 0.0
+    assert [len(sentences) for sentences in texts] == [1, 0]
 
 
 def test_assumed_scale__follows_from_the_values() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mosaico.core.reports import markdown_text
 from mosaico.core.text import (
     describe_duration,
+    format_number,
     html_text,
     join_words,
     replace_unstorable,
@@ -88,3 +89,17 @@ def test_join_words__is_a_list_in_a_sentence(words: list[str], text: str) -> Non
 )
 def test_describe_duration__in_the_largest_unit(seconds: float, text: str) -> None:
     assert describe_duration(timedelta(seconds=seconds)) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (-0.000027027027, "−0.00002703"),
+        (0.0000123, "0.0000123"),
+        (9.99996e-6, "0.00001"),
+        (1e-9, "0.000000001"),
+        (0.1234567, "0.1235"),
+    ],
+)
+def test_format_number__four_significant_digits(value: float, text: str) -> None:
+    assert format_number(value) == text

@@ -5,7 +5,7 @@ from dataclasses import replace
 from mosaico.gating.reports import (
     sentences,
 )
-from mosaico.gating.rules import GateOutcome, GateTerms, decide
+from mosaico.gating.rules import GateOutcome, GateTerms, decide, with_remarks
 from mosaico.statistics.verdict_rules import (
     Note,
     Verdict,
@@ -57,3 +57,21 @@ def test_gate__items_that_detect_nothing_name_the_number_that_would_do() -> None
     assert check.reason.endswith(
         "cannot reliably detect any change: at least 24 items are required"
     )
+
+
+def test_gate__samples_say_what_their_change_is() -> None:
+    # 0.035 to 0.107 USD beside +76 % needs a reason.
+    cost = judged(0.4, 0.01, 0.1, notes=(Note.TYPICAL,))
+    passes = judged(-0.03, 0.1, 0.07, notes=(Note.UNPAIRED,))
+    result = decide(compared({"cost": cost, "passes": passes, "quality": SAME}), NO_TERMS)
+    lines = list(sentences(with_remarks(result, is_file=True)))
+    assert [line for line in lines if line.startswith("cost: ") and "typical trace" in line]
+    assert [line for line in lines if line.startswith("passes: ") and "different items" in line]
+    assert not any(line.startswith("quality: the runs") for line in lines)
+
+
+def test_gate__failed_answers_are_named_in_plain_words() -> None:
+    metrics = {"ERROR_RATE": judged(-0.4, 0.001, 0.1), "ACCURACY": SAME}
+    result = decide(compared({}, metrics=metrics, primary="ERROR_RATE"), NO_TERMS)
+    lines = [line for line in sentences(result) if line.startswith("ERROR_RATE")]
+    assert "share of answers that failed" in lines[0]
