@@ -26,9 +26,10 @@ _FEW_SECONDS = 10  # a tenth still matters
 
 def format_decimal(value: float, spec: str) -> str:
     """A number in one of Python's formats, for readers: a minus sign is as wide as a digit, and no line
-    breaks after it, as it may after a hyphen.
+    breaks after it, as it may after a hyphen. What is rounded to zero has no minus sign.
     """
-    text = f"{value:{spec}}"
+    sign = spec[:1] if spec.startswith("+") else ""
+    text = f"{value:{sign}z{spec.removeprefix('+')}}"
     return MINUS + text[1:] if text.startswith("-") else text
 
 

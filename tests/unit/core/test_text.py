@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mosaico.core.reports import markdown_text
 from mosaico.core.text import (
     describe_duration,
+    format_decimal,
     format_number,
     html_text,
     join_words,
@@ -103,3 +104,8 @@ def test_describe_duration__in_the_largest_unit(seconds: float, text: str) -> No
 )
 def test_format_number__four_significant_digits(value: float, text: str) -> None:
     assert format_number(value) == text
+
+
+@pytest.mark.parametrize(("spec", "text"), [(".3f", "0.000"), ("+.2f", "+0.00"), (",.0f", "0")])
+def test_format_decimal__what_is_rounded_to_zero_has_no_minus(spec: str, text: str) -> None:
+    assert format_decimal(-0.0001, spec) == text
