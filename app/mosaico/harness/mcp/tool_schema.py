@@ -24,7 +24,8 @@ def model_schema(schema: Schema) -> ModelSchema:
     """The schema with an object at its root, without a union or a reference there.
 
     The properties of all variants of a root union become properties of the root; required are those
-    that all variants require. Arguments that the original accepts are never excluded.
+    that all variants require. The arguments of a variant are never excluded; a property that only one
+    variant describes has its type for all.
     """
     changes: list[str] = []
     root = _without_root_reference(schema, changes)
