@@ -29,9 +29,6 @@ def compile_pattern(text: str) -> Pattern:
     """The compiled pattern. Raises InvalidPattern."""
     if len(text) > MAX_PATTERN:
         raise InvalidPattern(f"it is longer than {MAX_PATTERN} characters")
-    misread_form = next(_misread_forms(text), None)
-    if misread_form is not None:
-        raise InvalidPattern(misread_form)
     # Checks and evaluators are loaded by every process; most search no pattern, and the import takes 1.5 MiB.
     import re2
 
@@ -41,6 +38,10 @@ def compile_pattern(text: str) -> Pattern:
         pattern: Pattern = re2.compile(text, options=options)
     except re2.error as error:
         raise InvalidPattern(_explain(error)) from None
+    # Only of a valid pattern, whose sets all end: the search takes time in proportion to its length.
+    misread_form = next(_misread_forms(text), None)
+    if misread_form is not None:
+        raise InvalidPattern(misread_form)
     return pattern
 
 

@@ -33,6 +33,10 @@ def test_model_schema__sound_schema_is_unchanged() -> None:
         ({"type": "string"}, set(), []),
         ({"$ref": "#/$defs/Gone"}, set(), []),
         ({"$ref": "http://x.test/schema"}, set(), []),
+        # Servers send what no schema may hold: one tool must not end the list.
+        ({"allOf": 3}, set(), []),
+        ({"anyOf": [None, {"properties": [1]}, {"required": [["x"]]}]}, set(), []),
+        ({"required": [1]}, set(), []),
     ],
 )
 def test_model_schema__root_is_an_object_with_properties(

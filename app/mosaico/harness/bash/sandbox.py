@@ -73,7 +73,8 @@ class Sandbox:
     async def execute(self, commands: str, *, timeout_ms: int | None = None) -> ToolCallResult:
         """Run commands for at most `timeout_ms`, or the limit of the sandbox when that is less.
 
-        A call that exceeds it ends together with all jobs in the background. Cancellation ends the call at once; files keep the state of that moment.
+        A call that exceeds it ends together with all jobs in the background. Cancellation ends the
+        call at once; files keep the state of that moment.
         """
         limit_s = self._limits.timeout_s
         if timeout_ms is not None:

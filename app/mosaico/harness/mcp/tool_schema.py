@@ -39,9 +39,9 @@ def model_schema(schema: Schema) -> ModelSchema:
         changes.append("its root gets the type object")
     if not isinstance(root.get("properties"), dict):
         root["properties"] = {}
-    if "required" in root and not isinstance(root["required"], list):
+    if "required" in root and root["required"] != _names(root["required"]):
         del root["required"]
-        changes.append("required is no list and is left out")
+        changes.append("required is no list of names and is left out")
     if any("$ref" in node for node in _nodes(root)):
         changes.append("$ref stays, and Gemini models refuse it")
     return ModelSchema(root, tuple(changes))
@@ -70,7 +70,9 @@ def _without_root_union(root: Schema, changes: list[str]) -> Schema:
         if variants is None:
             continue
         changes.append(f"the variants of {union} at its root are merged")
-        resolved = [_resolved(root, variant) for variant in variants if isinstance(variant, dict)]
+        resolved = [
+            _resolved(root, variant) for variant in _elements(variants) if isinstance(variant, dict)
+        ]
         root = _merged(root, resolved, requires_all=union == "allOf")
     return root
 
@@ -80,15 +82,15 @@ def _resolved(root: Schema, variant: Schema) -> Schema:
 
 
 def _merged(root: Schema, variants: list[Schema], *, requires_all: bool) -> Schema:
-    properties = dict(root.get("properties") or {})
+    properties = _properties(root)
     for variant in variants:
-        for name, property_schema in (variant.get("properties") or {}).items():
+        for name, property_schema in _properties(variant).items():
             earlier = properties.setdefault(name, property_schema)
             if earlier != property_schema:
                 properties[name] = {"anyOf": [*_alternatives(earlier), property_schema]}
-    required_sets = [set(variant.get("required") or ()) for variant in variants]
+    required_sets = [set(_names(variant.get("required"))) for variant in variants]
     combine = set.union if requires_all else set.intersection
-    required = set(root.get("required") or ()).union(
+    required = set(_names(root.get("required"))).union(
         combine(*required_sets) if required_sets else ()
     )
     merged = {**root, "properties": properties}
@@ -98,6 +100,20 @@ def _merged(root: Schema, variants: list[Schema], *, requires_all: bool) -> Sche
         # A property of one variant must not be refused because another one lacks it.
         merged.pop("additionalProperties", None)
     return merged
+
+
+def _properties(schema: Schema) -> Schema:
+    properties = schema.get("properties")
+    return dict(properties) if isinstance(properties, dict) else {}
+
+
+def _names(value: object) -> list[str]:
+    """The names of `required`; none where it is something else, as some servers write."""
+    return [name for name in _elements(value) if isinstance(name, str)]
+
+
+def _elements(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _alternatives(property_schema: Any) -> list[Any]:
