@@ -1,8 +1,8 @@
 """The peer of A1: a plain asynchronous service on our tables, after the documentation of FastAPI and SQLAlchemy.
 
 It has `async def`, an `AsyncSession` per request and a `response_model`, and the duties of a plain service: it
-looks up the key of each request, and a run that it starts belongs to a benchmark and an agent that exist, and
-gets a job. It has no roles, rate limits, audit log, idempotency keys, request IDs and metrics.
+survives a restart of the database (`pool_pre_ping`), looks up the key of each request, and a run that it starts
+belongs to a benchmark and an agent that exist, and gets a job. It has no roles, rate limits, audit log, idempotency keys, request IDs and metrics.
 """
 
 import warnings
@@ -117,7 +117,7 @@ def orm_app(url: str) -> FastAPI:
     # FastAPI names each body, which pydantic reports for models that are built when they are used.
     warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
     address = make_url(url).set(drivername="postgresql+psycopg")
-    engine = create_async_engine(address, pool_size=20, max_overflow=20)
+    engine = create_async_engine(address, pool_size=20, max_overflow=20, pool_pre_ping=True)
     jobs = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=libpq_url(url)))
 
     @asynccontextmanager
