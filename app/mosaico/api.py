@@ -8,7 +8,10 @@ from starlette.types import Scope
 
 from mosaico.access.admin_pages import router as admin_pages
 from mosaico.access.pages import router as login_pages
+from mosaico.access.people_pages import router as people_pages
+from mosaico.access.provider_pages import router as provider_pages
 from mosaico.access.router import audit_router as audit
+from mosaico.access.router import people_router as people
 from mosaico.access.router import router as keys
 from mosaico.agents.pages import router as agent_forms
 from mosaico.agents.router import router as agents
@@ -107,6 +110,7 @@ ROUTERS: tuple[Router, ...] = (
     endpoints,
     metrics,
     keys,
+    people,
     audit,
 )
 
@@ -114,6 +118,7 @@ ROUTERS: tuple[Router, ...] = (
 # The routers of pages; see `mosaico.core.web.pages`.
 PAGES: tuple[Router, ...] = (
     login_pages,
+    provider_pages,
     morning_page,
     comparison_page,
     run_pages,
@@ -133,6 +138,7 @@ PAGES: tuple[Router, ...] = (
     incident_pages,
     endpoint_pages,
     admin_pages,
+    people_pages,
     formula_page,
     search_page,
     system_pages,

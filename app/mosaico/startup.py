@@ -22,6 +22,7 @@ from mosaico.core.import_settings import import_options
 from mosaico.core.key_rotation import list_encrypted_columns, require_known_keys
 from mosaico.core.llm_server import configured_llm_server
 from mosaico.core.logging import LogFormat, configure_logging
+from mosaico.core.login_settings import LoginSettings, OpenIdSettings, parse_role_rules
 from mosaico.core.migrations import require_current_schema
 from mosaico.core.network_policy import HTTPS_PORT, WEB_PORTS, OutboundPolicy, parse_networks
 from mosaico.core.resources import Resources
@@ -141,6 +142,7 @@ def opened_resources(
             llm_server=configured_llm_server(settings),
             model_keys=model_keys(settings),
             smtp=mail_access(settings),
+            login=login_settings(settings),
         )
         require_fit(settings, resources)
         yield resources
@@ -204,6 +206,27 @@ def mail_access(settings: Settings) -> SmtpServer | None:
         return None
     url, sender = settings.smtp_url.get_secret_value(), settings.smtp_from
     return parse_smtp_url(url, sender, require_tls=settings.smtp_require_tls)
+
+
+def login_settings(settings: Settings) -> LoginSettings:
+    """How people log in, besides API keys."""
+    secret = settings.oidc_client_secret
+    provider = (
+        OpenIdSettings(
+            issuer=settings.oidc_issuer,
+            client_id=settings.oidc_client_id or "",
+            client_secret=Secret(secret.get_secret_value()) if secret else None,
+            scopes=settings.oidc_scopes,
+            groups_claim=settings.oidc_groups_claim,
+        )
+        if settings.oidc_issuer
+        else None
+    )
+    return LoginSettings(
+        provider=provider,
+        header=settings.login_header,
+        rules=parse_role_rules(settings.login_roles or ""),
+    )
 
 
 def _configured_master_key(settings: Settings) -> str | None:

@@ -38,9 +38,14 @@ _INPUTS = {
     "role": FieldInput(
         help="Read: see everything. Run: also start and cancel runs, acknowledge. Admin: also change settings and keys."
     ),
+    "personId": FieldInput(
+        "Person", "ID of the person whose key it is; it stops working when they are blocked."
+    ),
     "expiresAt": FieldInput("Expires at", "Leave empty for a key that never expires."),
 }
-FORM = SchemaForm(create=ApiKeyCreate, main=("name", "role", "expiresAt"), inputs=_INPUTS)
+FORM = SchemaForm(
+    create=ApiKeyCreate, main=("name", "role", "expiresAt", "personId"), inputs=_INPUTS
+)
 EDIT_FORM = SchemaForm(
     create=ApiKeyPatch, patch=ApiKeyPatch, main=("name", "expiresAt"), inputs=_INPUTS
 )
@@ -75,6 +80,7 @@ def show_key(request: Request, key_id: KeyId, res: Res) -> Response:
         actions = queries.list_audit_entries(
             session, PageQuery(SHOWN_ACTIONS), AuditFilter(actor_id=key_id)
         )
+        owners = queries.list_caller_names(session, {key.person_id} if key.person_id else set())
     response = render_page(
         request,
         "key.html",
@@ -86,6 +92,7 @@ def show_key(request: Request, key_id: KeyId, res: Res) -> Response:
         key=key,
         token=find_secret(request, res.secrets),
         actions=actions.items,
+        owner=owners.get(key.person_id or "", ""),
         audit_url=f"/api/v1{build_url('/audit', actorId=key_id)}",
     )
     return forget_secret(request, response)
@@ -105,8 +112,9 @@ def create_api_key(request: Request, form: SentForm, res: Res) -> Response:
     def save(body: ApiKeyCreate) -> str:
         with res.db.begin() as session:
             key = service.create_key(
-                session, body.name, body.role, now=res.clock(), expires_at=body.expires_at
-            )
+                session, body.name, body.role, now=res.clock(), expires_at=body.expires_at,
+                person_id=body.person_id,
+            )  # fmt: skip
             request.state.created = address = path_of("keys", key.id)
         tokens.append(key.token.reveal())
         return address

@@ -13,13 +13,14 @@ from mosaico.core import correlation
 from mosaico.core.batch_delete import BATCH_ROWS
 from mosaico.core.defaults import KEEP_AUDIT_ENTRIES
 
-ActorType = Literal["key", "schedule", "webhook", "event", "operator"]
+ActorType = Literal["key", "person", "schedule", "webhook", "event", "operator"]
+CallerType = Literal["key", "person"]
 AuditOutcome = Literal["done", "refused"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditActor:
-    """Actor of a change (an API key, a schedule, the sender of a webhook, …) with its ID."""
+    """Actor of a change (an API key, a person, a schedule, the sender of a webhook, …) with its ID."""
 
     type: ActorType
     id: str

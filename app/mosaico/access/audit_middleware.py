@@ -30,7 +30,7 @@ def audit_request(request: Request, session: Session, outcome: AuditOutcome = "d
         return
     record_action(
         session,
-        AuditActor(type="key", id=caller.key_id),
+        AuditActor(type=caller.type, id=caller.key_id),
         request.scope["endpoint"].__name__,
         _affected_resource(request),
         # Names only, never values: they may be secrets.

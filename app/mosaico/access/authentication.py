@@ -10,14 +10,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mosaico.access import sessions
+from mosaico.access.audit import CallerType
 from mosaico.access.key_finder import KeyFinder
-from mosaico.access.queries import KeyIdentity
+from mosaico.access.queries import CallerIdentity
 from mosaico.access.rate_limits import MINUTE_S, FailureLimiter, RequestLimiter
 from mosaico.access.rules import hash_token
 from mosaico.core.errors import AppError, Unauthorized
 from mosaico.core.problem_documents import TooManyRequests, on_app_error
 from mosaico.core.resources import Resources
 from mosaico.core.web.deps import SAFE_METHODS
+from mosaico.core.web.forwarded_headers import is_from_proxy
 from mosaico.core.web.request_body import never
 from mosaico.core.web.request_origin import require_same_origin
 from mosaico.core.web.response_headers import add_header
@@ -28,13 +30,14 @@ CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The API key that a request was sent with, or that its browser logged in with.
+    """The API key that a request was sent with, or the key or person that its browser logged in as.
 
-    `session` is the digest of the browser session.
+    `key_id` is the ID of either. `session` is the digest of the browser session.
     """
 
     key_id: str
     role: str
+    type: CallerType = "key"
     session: bytes | None = None
 
 
@@ -104,7 +107,9 @@ async def _authenticate(
     """
     token, access = _read_token(request), _access_control(request)
     key = (
-        await _find_session_key(request) if token is None else await identify_token(request, token)
+        await _find_session_caller(request)
+        if token is None
+        else await identify_token(request, token)
     )
     if key is None:
         if is_required:
@@ -113,14 +118,14 @@ async def _authenticate(
     # Identifies the browser session, so that its event streams end when it logs out. The token
     # itself is not kept.
     digest = hash_token(request.cookies[sessions.COOKIE]) if token is None else None
-    request.state.caller = Caller(key_id=key.id, role=key.role, session=digest)
+    request.state.caller = Caller(key_id=key.id, role=key.role, type=key.type, session=digest)
     if access.requests is not None:
         _count_request(access.requests, request, key.id, background_tasks)
     if access.keys.is_use_due(key.id):
         background_tasks.add_task(access.keys.record_use, key.id)
 
 
-async def identify_token(request: Request, token: str) -> KeyIdentity:
+async def identify_token(request: Request, token: str) -> CallerIdentity:
     """The usable key of a token. Raises `Unauthorized`, `TooManyRequests`.
 
     An address that sent too many invalid keys is refused for a while. During that time only tokens
@@ -157,8 +162,22 @@ async def identify_token(request: Request, token: str) -> KeyIdentity:
     )
 
 
-async def _find_session_key(request: Request) -> KeyIdentity | None:
-    """The key of the session in the cookie; None without a session. Raises `CrossSiteRequest`."""
+def named_by_proxy(request: Request) -> str | None:
+    """The person whom a trusted proxy names in MOSAICO_LOGIN_HEADER; None without one.
+
+    From any other client the header says nothing: everybody could send it.
+    """
+    resources: Resources = request.app.state.resources
+    header = resources.login.header
+    if header is None or not is_from_proxy(request.scope):
+        return None
+    values = [value.strip() for value in request.headers.getlist(header)]
+    # A proxy that adds its header to one of the client names two people: nobody knows which is real.
+    return values[0].lower() if len(values) == 1 and values[0] else None
+
+
+async def _find_session_caller(request: Request) -> CallerIdentity | None:
+    """The key or person of the session in the cookie; None without a session. Raises `CrossSiteRequest`."""
     token = request.cookies.get(sessions.COOKIE)
     # Programs that change something send a key: a cookie would also be sent by other web sites.
     is_program = request.scope["path"].startswith("/api/")
@@ -167,9 +186,11 @@ async def _find_session_key(request: Request) -> KeyIdentity | None:
     require_same_origin(request)
     resources: Resources = request.app.state.resources
 
-    def find() -> KeyIdentity | None:
+    def find() -> CallerIdentity | None:
         with resources.db.read_statement() as session:
-            return sessions.find_session_key(session, token, resources.clock())
+            return sessions.find_session_owner(
+                session, token, resources.clock(), named_by_proxy=named_by_proxy(request)
+            )
 
     return await run_in_threadpool(find)
 

@@ -7,7 +7,7 @@ import structlog
 from sqlalchemy.exc import DBAPIError
 
 from mosaico.access import queries, service
-from mosaico.access.queries import KeyIdentity
+from mosaico.access.queries import CallerIdentity
 from mosaico.access.rules import KeyFormat, classify_key, hash_token, is_usable
 from mosaico.core.clock import Clock
 from mosaico.core.db import Database
@@ -32,15 +32,15 @@ class KeyFinder:
         self._db = db
         self._clock = clock
         self._monotonic = monotonic
-        self._accepted: dict[bytes, tuple[float, KeyIdentity]] = {}
+        self._accepted: dict[bytes, tuple[float, CallerIdentity]] = {}
         self._recorded_at: dict[str, float] = {}
 
-    def get_cached(self, token: str) -> KeyIdentity | None:
+    def get_cached(self, token: str) -> CallerIdentity | None:
         """The usable key of a token that was found a moment ago; None also when only the database knows."""
         expires_at, key = self._accepted.get(hash_token(token), (0.0, None))
         return self._if_usable(key) if self._monotonic() < expires_at else None
 
-    def find_key(self, token: str) -> KeyIdentity | None:
+    def find_key(self, token: str) -> CallerIdentity | None:
         """The usable key of a token; None when there is none. Raises `DatabaseUnavailable`."""
         # From before the query: the answer may be as old as that.
         expires_at = self._monotonic() + CACHE_TTL_S
@@ -84,7 +84,7 @@ class KeyFinder:
                 cause=type(error).__name__,
             )
 
-    def _if_usable(self, key: KeyIdentity | None) -> KeyIdentity | None:
+    def _if_usable(self, key: CallerIdentity | None) -> CallerIdentity | None:
         if key is None or not is_usable(
             expires_at=key.expires_at, revoked_at=key.revoked_at, now=self._clock()
         ):

@@ -1,8 +1,17 @@
-"""Tables of API keys, browser sessions, idempotency keys, the audit log and rate limits."""
+"""Tables of API keys, people, browser sessions, idempotency keys, the audit log and rate limits."""
 
 from datetime import datetime
 
-from sqlalchemy import CheckConstraint, ForeignKey, Identity, Index, Text, func, text
+from sqlalchemy import (
+    CheckConstraint,
+    ForeignKey,
+    Identity,
+    Index,
+    Text,
+    UniqueConstraint,
+    func,
+    text,
+)
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -40,17 +49,53 @@ class ApiKey(Base):
     expires_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
+    # Whose key it is: it stops working while the person is blocked.
+    person_id: Mapped[str | None] = mapped_column(
+        ForeignKey("people.id", ondelete="CASCADE"), index=True
+    )
+
+
+class Person(Base):
+    """Somebody who logged in at a provider or came through a trusted proxy; `issuer` and `subject` never change.
+
+    `role` is that of the last login. A blocked person cannot log in.
+    """
+
+    __tablename__ = "people"
+    __table_args__ = (
+        CheckConstraint("role IN ('read', 'run', 'admin')", name="role"),
+        UniqueConstraint("issuer", "subject"),
+        Index("ix_people_created_at_id", "created_at", "id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    issuer: Mapped[str]
+    subject: Mapped[str]
+    name: Mapped[str]
+    email: Mapped[str | None]
+    role: Mapped[str]
+    created_at: Mapped[datetime]
+    last_login_at: Mapped[datetime]
+    blocked_at: Mapped[datetime | None]
 
 
 class BrowserSession(Base):
-    """A browser that logged in with an API key; only the digest of its cookie is stored."""
+    """A browser that logged in with an API key or as a person; only the digest of its cookie is stored.
+
+    `provider_session` identifies the session at the provider, which may end it.
+    """
 
     __tablename__ = "browser_sessions"
+    __table_args__ = (CheckConstraint("num_nonnulls(api_key_id, person_id) = 1", name="one_owner"),)
 
     digest: Mapped[bytes] = mapped_column(primary_key=True)
-    api_key_id: Mapped[str] = mapped_column(
+    api_key_id: Mapped[str | None] = mapped_column(
         ForeignKey("api_keys.id", ondelete="CASCADE"), index=True
     )
+    person_id: Mapped[str | None] = mapped_column(
+        ForeignKey("people.id", ondelete="CASCADE"), index=True
+    )
+    provider_session: Mapped[str | None] = mapped_column(index=True)
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime] = mapped_column(index=True)
 

@@ -9,11 +9,13 @@ from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from mosaico.access import error_pages, sessions
-from mosaico.access.audit import AuditActor, AuditResource, record_action
-from mosaico.access.authentication import identify_token
-from mosaico.access.sessions import COOKIE, SESSION_LIFETIME, Draft, NewSession
+from mosaico.access.audit import AuditResource, record_action
+from mosaico.access.authentication import identify_token, named_by_proxy
+from mosaico.access.login_pages import logged_in, login_page, with_cookie
+from mosaico.access.login_rules import PROXY_ISSUER, Identity
+from mosaico.access.provider_pages import log_in_identity
+from mosaico.access.sessions import COOKIE, Draft, NewSession
 from mosaico.core.clock import zone_names
-from mosaico.core.defaults import KEEP_ENDED_SESSIONS
 from mosaico.core.errors import AppError, Unauthorized
 from mosaico.core.resources import Resources
 from mosaico.core.url_syntax import is_redacted
@@ -25,7 +27,6 @@ from mosaico.core.web.page_text import find_zone
 from mosaico.core.web.pages import ZONE_COOKIE, build_url, render_page, see_other
 from mosaico.core.web.request_body import read_content_type
 from mosaico.core.web.request_origin import (
-    needs_secure_cookie,
     require_kept_cookie,
     require_same_origin,
 )
@@ -55,12 +56,15 @@ def show_login(
 ) -> Response:
     """The form of an API key; with `once`, the link that logs in by itself."""
     target = local_path(next_path or "/")
+    named = named_by_proxy(request)
+    if named is not None and once is None and request.method != "HEAD":
+        return _log_in_named(request, res, named, target)
     is_logged_in = getattr(request.state, "caller", None) is not None
     # A program that looks where a link leads does not use it up.
     if once is None or request.method == "HEAD":
         # The browser went back to the page that asked for the key, which is done.
         is_done = is_logged_in and next_path is not None
-        return see_other(target) if is_done else _login_page(request, target)
+        return see_other(target) if is_done else login_page(request, target)
     try:
         with res.db.begin() as session:
             new_session = sessions.log_in_with_link(session, once, res.clock())
@@ -68,8 +72,19 @@ def show_login(
     except sessions.LoginLinkUsed as error:
         if is_logged_in:
             return see_other(target)
-        return _login_page(request, target, message=error.detail, status=error.status)
-    return _logged_in(request, new_session, target)
+        return login_page(request, target, message=error.detail, status=error.status)
+    return logged_in(request, new_session, target)
+
+
+def _log_in_named(request: Request, res: Res, named: str, target: str) -> Response:
+    """Log in the person whom a trusted proxy names, by their address."""
+    identity = Identity(
+        issuer=PROXY_ISSUER, subject=named, name=named, email=named if "@" in named else None
+    )
+    try:
+        return logged_in(request, log_in_identity(res, identity), target)
+    except AppError as error:
+        return login_page(request, target, message=error.detail, status=error.status)
 
 
 @router.post("/login")
@@ -81,7 +96,7 @@ async def log_in(request: Request, form: SentForm, res: Res) -> Response:
     try:
         key = await identify_token(request, form.text("key"))
     except AppError as error:
-        return _login_page(
+        return login_page(
             request, target, error="is not valid: unknown, mistyped, expired or revoked"
             if isinstance(error, Unauthorized) else error.detail,
             status=error.status, draft=encrypted,
@@ -89,21 +104,21 @@ async def log_in(request: Request, form: SentForm, res: Res) -> Response:
 
     def start() -> NewSession:
         with res.db.begin() as session:
-            new_session = sessions.start_session(session, key.id, res.clock())
+            new_session = sessions.start_key_session(session, key.id, res.clock())
             _record_login(session, new_session, "log_in")
             return new_session
 
     new_session = await run_in_threadpool(start)
     draft = Draft.decrypt(encrypted, key.id, res.secrets) if encrypted else None
     if draft is None:
-        return _logged_in(request, new_session, target)
+        return logged_in(request, new_session, target)
     fields = parse_qsl(draft.body, keep_blank_values=True)
     response = render_page(
         request, "draft.html", title="Send your input?", action=local_path(draft.action), next=target,
         fields=[field for field in fields if field[0] != LEFT_OUT],
         left_out=[name for marker, name in fields if marker == LEFT_OUT], has_secrets=True,
     )  # fmt: skip
-    return _with_cookie(request, response, new_session)
+    return with_cookie(request, response, new_session)
 
 
 @router.post("/logout")
@@ -154,53 +169,27 @@ async def render_error(request: Request, error: AppError) -> Response:
         body = (await request.body()).decode("utf-8", "replace")
         draft = await run_in_threadpool(_keep_draft, request, _without_secrets(body))
     message = SESSION_ENDED if draft else INPUT_LOST
-    return _login_page(
+    return login_page(
         request, page_before(request), message=message, status=error.status, draft=draft
     )
 
 
-def _login_page(
-    request: Request, target: str, *, message: str = "", error: str | None = None,
-    status: int = 200, draft: str = "",
-) -> Response:  # fmt: skip
-    return render_page(
-        request, "login.html", title="Log in", next=target, message=message, error=error,
-        status=status, draft=draft, has_secrets=True,
-    )  # fmt: skip
-
-
 def _keep_draft(request: Request, body: str) -> str:
-    """The encrypted draft of the key whose session the browser had; empty if it had none."""
+    """The encrypted draft of the key or person whose session the browser had; empty if it had none."""
     resources: Resources = request.app.state.resources
     token = request.cookies.get(COOKIE)
     if token is None:
         return ""
     with resources.db.read_statement() as session:
-        key_id = sessions.find_session_owner(session, token)
-    if key_id is None:
+        owner = sessions.find_ended_owner(session, token)
+    if owner is None:
         return ""
-    return Draft(request.url.path, body).encrypt(key_id, resources.secrets)
-
-
-def _logged_in(request: Request, new_session: NewSession, target: str) -> Response:
-    return _with_cookie(request, see_other(target), new_session)
-
-
-def _with_cookie(request: Request, response: Response, new_session: NewSession) -> Response:
-    response.set_cookie(
-        COOKIE,
-        new_session.token,
-        max_age=int((SESSION_LIFETIME + KEEP_ENDED_SESSIONS).total_seconds()),
-        httponly=True,
-        samesite="lax",
-        secure=needs_secure_cookie(request),
-    )
-    return response
+    return Draft(request.url.path, body).encrypt(owner, resources.secrets)
 
 
 def _record_login(session: Session, new_session: NewSession, action: str) -> None:
-    actor = AuditActor(type="key", id=new_session.key_id)
-    record_action(session, actor, action, AuditResource("keys", new_session.key_id))
+    owner = new_session.owner
+    record_action(session, owner, action, AuditResource("keys", owner.id))
 
 
 def _is_small_form(request: Request) -> bool:

@@ -4,14 +4,14 @@ import hmac
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from pydantic import Field
-from sqlalchemy import ColumnElement, Row, Select, func, select
+from sqlalchemy import ColumnElement, Row, Select, func, select, union_all
 from sqlalchemy.orm import Session
 
-from mosaico.access.audit import AuditOutcome
-from mosaico.access.models import ApiKey, AuditEntry
+from mosaico.access.audit import AuditOutcome, CallerType
+from mosaico.access.models import ApiKey, AuditEntry, Person
 from mosaico.access.rules import (
     KeyFormat,
     RoleName,
@@ -38,13 +38,19 @@ class UnknownApiKey(NotFound):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyIdentity:
-    """The part of an API key that authentication needs."""
+class CallerIdentity:
+    """What authentication needs of an API key, or of a person: `revoked_at` is when a person was blocked."""
 
     id: str
     role: str
     expires_at: datetime | None
     revoked_at: datetime | None
+    type: CallerType = "key"
+
+
+SELECT_KEYS: Final = select(
+    ApiKey.id, ApiKey.role, ApiKey.digest, ApiKey.expires_at, ApiKey.revoked_at, Person.blocked_at
+).outerjoin(Person, Person.id == ApiKey.person_id)
 
 
 def find_usable_admin(
@@ -73,7 +79,7 @@ def _is_usable(row: Row[Any], now: datetime) -> bool:
     return is_usable(expires_at=row.expires_at, revoked_at=row.revoked_at, now=now)
 
 
-def find_key(session: Session, token: str) -> KeyIdentity | None:
+def find_key(session: Session, token: str) -> CallerIdentity | None:
     """The key of a token, revoked and expired ones too; None when it does not exist.
 
     Cost: one lookup by primary key, none for a token with a wrong checksum.
@@ -83,17 +89,24 @@ def find_key(session: Session, token: str) -> KeyIdentity | None:
     token_parts = parse_token(token)
     ids = [CONFIGURED_KEY_ID] if token_parts is None else [CONFIGURED_KEY_ID, token_parts.key_id]
     token_hash = hash_token(token)
-    for row in session.scalars(select(ApiKey).where(ApiKey.id.in_(ids))):
+    for row in session.execute(SELECT_KEYS.where(ApiKey.id.in_(ids))):
         if hmac.compare_digest(row.digest, token_hash):
-            return _to_identity(row)
+            return key_identity(row)
     return None
 
 
-def list_key_identities(session: Session, key_ids: AbstractSet[str]) -> list[KeyIdentity]:
-    """The keys with these IDs that exist."""
-    return [
-        _to_identity(row) for row in session.scalars(select(ApiKey).where(ApiKey.id.in_(key_ids)))
-    ]
+def list_caller_identities(session: Session, ids: AbstractSet[str]) -> list[CallerIdentity]:
+    """The keys and people with these IDs that exist."""
+    keys = session.execute(SELECT_KEYS.where(ApiKey.id.in_(ids)))
+    people = session.scalars(select(Person).where(Person.id.in_(ids)))
+    return [*map(key_identity, keys), *map(person_identity, people)]
+
+
+def list_caller_names(session: Session, ids: AbstractSet[str]) -> dict[str, str]:
+    """The names of the keys and people with these IDs that exist."""
+    keys = select(ApiKey.id, ApiKey.name).where(ApiKey.id.in_(ids))
+    people = select(Person.id, Person.name).where(Person.id.in_(ids))
+    return {row.id: row.name for row in session.execute(union_all(keys, people))}
 
 
 def lock_all_keys(session: Session) -> None:
@@ -169,10 +182,26 @@ def list_audit_entries(
         period=Period(filters.since, filters.until),
         conditions=has_outcome,
     )
-    return rows.to_page(AuditEntryView.model_validate)
+    page = rows.to_page(AuditEntryView.model_validate)
+    names = list_caller_names(session, {entry.actor_id for entry in page.items})
+    named = [
+        entry.model_copy(update={"actor_name": names.get(entry.actor_id)}) for entry in page.items
+    ]
+    return page.model_copy(update={"items": named})
 
 
-def _to_identity(row: ApiKey) -> KeyIdentity:
-    return KeyIdentity(
-        id=row.id, role=row.role, expires_at=row.expires_at, revoked_at=row.revoked_at
+def key_identity(row: Row[*tuple[Any, ...]]) -> CallerIdentity:
+    """The identity of a row of `SELECT_KEYS`: a key ends with its revocation, or when its owner is blocked."""
+    return CallerIdentity(
+        id=row.id,
+        role=row.role,
+        expires_at=row.expires_at,
+        revoked_at=row.revoked_at or row.blocked_at,
+    )
+
+
+def person_identity(row: Person) -> CallerIdentity:
+    """The identity of a person."""
+    return CallerIdentity(
+        id=row.id, role=row.role, expires_at=None, revoked_at=row.blocked_at, type="person"
     )

@@ -1,11 +1,11 @@
-"""HTTP API of API keys and of the audit log."""
+"""HTTP API of API keys, of people and of the audit log."""
 
 from typing import Annotated
 
 from fastapi import Path, Query, Response
 from sqlalchemy.orm import Session
 
-from mosaico.access import queries, service
+from mosaico.access import people, queries, service
 from mosaico.access.deps import ADMIN
 from mosaico.access.idempotency import Idempotent
 from mosaico.access.queries import AuditFilter
@@ -15,9 +15,11 @@ from mosaico.access.schemas import (
     ApiKeyPatch,
     ApiKeyView,
     AuditEntryView,
+    PersonPatch,
+    PersonView,
 )
 from mosaico.core.problem_documents import CONFLICT
-from mosaico.core.schemas import Page
+from mosaico.core.schemas import Page, changed_fields
 from mosaico.core.web.deps import Res
 from mosaico.core.web.query_parameters import PageParams
 from mosaico.core.web.routes import Router
@@ -25,8 +27,10 @@ from mosaico.core.web.routes import Router
 PATH = "/keys"
 
 KeyId = Annotated[str, Path(alias="keyId")]
+PersonId = Annotated[str, Path(alias="personId")]
 
 router = Router(prefix=PATH, tags=["access"], dependencies=ADMIN)
+people_router = Router(prefix="/people", tags=["access"], dependencies=ADMIN)
 audit_router = Router(prefix="/audit", tags=["access"], dependencies=ADMIN)
 
 
@@ -36,8 +40,9 @@ def create_api_key(body: ApiKeyCreate, once: Idempotent, res: Res) -> Response:
 
     def create(session: Session) -> ApiKeyCreated:
         key = service.create_key(
-            session, body.name, body.role, now=res.clock(), expires_at=body.expires_at
-        )
+            session, body.name, body.role, now=res.clock(), expires_at=body.expires_at,
+            person_id=body.person_id,
+        )  # fmt: skip
         view = queries.get_key(session, key.id)
         return ApiKeyCreated(**view.model_dump(), token=key.token.reveal())
 
@@ -71,6 +76,29 @@ def revoke_api_key(key_id: KeyId, res: Res) -> None:
     """Revoke an API key. It stays in the list and stops working within a second."""
     with res.db.begin() as session:
         service.revoke_key(session, key_id, now=res.clock())
+
+
+@people_router.get("")
+def list_people(paging: PageParams, res: Res) -> Page[PersonView]:
+    """List everybody who has logged in as a person, newest first, blocked ones too."""
+    with res.db.read() as session:
+        return people.list_people(session, paging)
+
+
+@people_router.get("/{personId}")
+def get_person(person_id: PersonId, res: Res) -> PersonView:
+    """Show one person: name, address, provider, and the role of the last login."""
+    with res.db.read() as session:
+        return people.get_person(session, person_id)
+
+
+@people_router.patch("/{personId}")
+def change_person(person_id: PersonId, body: PersonPatch, res: Res) -> PersonView:
+    """Block or unblock a person. The sessions and keys of a blocked one stop working within a second."""
+    with res.db.begin() as session:
+        if "blocked" in changed_fields(body):
+            people.set_blocked(session, person_id, is_blocked=body.blocked, now=res.clock())
+        return people.get_person(session, person_id)
 
 
 @audit_router.get("")

@@ -8,11 +8,12 @@ from mosaico.core.schemas import UNSET, Instant, ShortText, WireModel
 
 
 class ApiKeyCreate(WireModel):
-    """Name, role and expiry of a new API key."""
+    """Name, role and expiry of a new API key; it stops working while its person is blocked."""
 
     name: ShortText
     role: RoleName = "read"
     expires_at: Instant | None = None
+    person_id: ShortText | None = None
 
 
 class ApiKeyPatch(WireModel):
@@ -32,12 +33,32 @@ class ApiKeyView(WireModel):
     expires_at: datetime | None
     last_used_at: datetime | None
     revoked_at: datetime | None
+    person_id: str | None
 
 
 class ApiKeyCreated(ApiKeyView):
     """A new API key with its text, which is shown only once."""
 
     token: str
+
+
+class PersonView(WireModel):
+    """Somebody who logged in with the provider or through a proxy; `role` is that of the last login."""
+
+    id: str
+    name: str
+    email: str | None
+    issuer: str
+    role: RoleName
+    created_at: datetime
+    last_login_at: datetime
+    blocked_at: datetime | None
+
+
+class PersonPatch(WireModel):
+    """Whether the access of a person is blocked."""
+
+    blocked: bool = UNSET
 
 
 class AuditEntryView(WireModel):
@@ -47,6 +68,7 @@ class AuditEntryView(WireModel):
     at: datetime
     actor_type: ActorType
     actor_id: str
+    actor_name: str | None = None
     action: str
     resource_type: str
     resource_id: str | None

@@ -8,7 +8,7 @@ from sqlalchemy import delete, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from mosaico.access.models import ApiKey, IdempotencyKey
+from mosaico.access.models import ApiKey, IdempotencyKey, Person
 from mosaico.access.queries import (
     CONFIGURED_KEY_ID,
     find_usable_admin,
@@ -73,12 +73,18 @@ def create_key(
     *,
     now: datetime,
     expires_at: datetime | None = None,
+    person_id: str | None = None,
 ) -> CreatedKey:
     """Create a key; only the return value contains its text. Raises `Invalid`."""
     _check_name(name)
+    if person_id is not None and session.get(Person, person_id) is None:
+        detail = "names nobody; GET /api/v1/people lists all people"
+        raise Invalid("unknown person", errors=[ErrorItem(pointer="/personId", detail=detail)])
     _check_expiry(expires_at, now=now)
     token = generate_token(role)
-    _insert_key(session, token, name=name, role=role, now=now, expires_at=expires_at)
+    _insert_key(
+        session, token, name=name, role=role, now=now, expires_at=expires_at, person_id=person_id
+    )
     return CreatedKey(id=token.key_id, token=Secret(token.text))
 
 
@@ -159,6 +165,7 @@ def _insert_key(
     role: RoleName,
     now: datetime,
     expires_at: datetime | None = None,
+    person_id: str | None = None,
 ) -> None:
     session.add(
         ApiKey(
@@ -168,6 +175,7 @@ def _insert_key(
             digest=hash_token(token.text),
             created_at=now,
             expires_at=expires_at,
+            person_id=person_id,
         )
     )
     session.flush()

@@ -1,7 +1,7 @@
-"""Browser sessions: a browser that logged in acts as an API key, until the key or the session ends.
+"""Browser sessions: a browser that logged in acts as an API key or a person, until that or the session ends.
 
-A form that it sends afterwards is a draft, which the login page keeps encrypted for the key of the session: nobody
-reads there what somebody else has typed, and whoever logs in with another key does not get it.
+A form that it sends afterwards is a draft, which the login page keeps encrypted for the key or person of the session: nobody
+reads there what somebody else has typed, and whoever else logs in does not get it.
 """
 
 import json
@@ -12,11 +12,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from sqlalchemy import delete, or_, select
+from sqlalchemy import delete, func, or_, select
 from sqlalchemy.orm import Session
 
-from mosaico.access.models import ApiKey, BrowserSession, LoginLink
-from mosaico.access.queries import CONFIGURED_KEY_ID, KeyIdentity, find_usable_admin
+from mosaico.access.audit import AuditActor
+from mosaico.access.login_rules import PROXY_ISSUER
+from mosaico.access.models import ApiKey, BrowserSession, LoginLink, Person
+from mosaico.access.queries import (
+    CONFIGURED_KEY_ID,
+    SELECT_KEYS,
+    CallerIdentity,
+    find_usable_admin,
+    key_identity,
+    person_identity,
+)
 from mosaico.access.rules import hash_token, is_usable
 from mosaico.access.service import FIRST_KEY_NAME
 from mosaico.core.batch_delete import delete_batch
@@ -26,7 +35,9 @@ from mosaico.core.errors import Unauthorized
 
 COOKIE = "mosaico_session"
 TOKEN_BYTES = 32
-SESSION_LIFETIME = timedelta(days=7)
+KEY_SESSION = timedelta(days=7)
+# The provider decides about people: what changes there takes effect within a working day.
+PERSON_SESSION = timedelta(hours=12)
 LINK_LIFETIME = timedelta(minutes=10)
 _DRAFT_CELL: Final = {"table": "browser_sessions", "column": "draft"}
 
@@ -37,10 +48,11 @@ class LoginLinkUsed(Unauthorized):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSession:
-    """A new session of the API key `key_id`; `token` is the only copy of the cookie."""
+    """A new session of a key or person, `owner`; `token` is the only copy of the cookie."""
 
     token: str
-    key_id: str
+    owner: AuditActor
+    lifetime: timedelta
 
 
 class Draft(NamedTuple):
@@ -49,15 +61,15 @@ class Draft(NamedTuple):
     action: str
     body: str
 
-    def encrypt(self, key_id: str, box: SecretBox) -> str:
-        """Encrypt the draft for one API key."""
-        return box.encrypt(json.dumps(self), row=key_id, **_DRAFT_CELL)
+    def encrypt(self, owner: str, box: SecretBox) -> str:
+        """Encrypt the draft for one API key or person."""
+        return box.encrypt(json.dumps(self), row=owner, **_DRAFT_CELL)
 
     @classmethod
-    def decrypt(cls, encrypted: str, key_id: str, box: SecretBox) -> "Draft | None":
-        """The draft; None if it is of another key, or was changed."""
+    def decrypt(cls, encrypted: str, owner: str, box: SecretBox) -> "Draft | None":
+        """The draft; None if it is of somebody else, or was changed."""
         try:
-            return cls(*json.loads(box.decrypt(encrypted, row=key_id, **_DRAFT_CELL).reveal()))
+            return cls(*json.loads(box.decrypt(encrypted, row=owner, **_DRAFT_CELL).reveal()))
         except (CorruptedSecret, UnknownMasterKey):
             return None
 
@@ -88,22 +100,32 @@ def log_in_with_link(session: Session, token: str, now: datetime) -> NewSession:
     row = session.execute(used_link).one_or_none()
     if row is None or row.expires_at <= now:
         raise LoginLinkUsed
-    return start_session(session, row.api_key_id, now)
+    return start_key_session(session, row.api_key_id, now)
 
 
-def start_session(session: Session, key_id: str, now: datetime) -> NewSession:
+def start_key_session(session: Session, key_id: str, now: datetime) -> NewSession:
     """Start a session of an API key, which the caller has checked."""
+    owner = AuditActor(type="key", id=key_id)
+    return _start(session, BrowserSession(api_key_id=key_id), owner, KEY_SESSION, now)
+
+
+def start_person_session(
+    session: Session, person_id: str, now: datetime, *, provider_session: str | None = None
+) -> NewSession:
+    """Start a session of a person, who has logged in."""
+    row = BrowserSession(person_id=person_id, provider_session=provider_session)
+    owner = AuditActor(type="person", id=person_id)
+    return _start(session, row, owner, PERSON_SESSION, now)
+
+
+def _start(
+    session: Session, row: BrowserSession, owner: AuditActor, lifetime: timedelta, now: datetime
+) -> NewSession:
     token = secrets.token_urlsafe(TOKEN_BYTES)
-    session.add(
-        BrowserSession(
-            digest=hash_token(token),
-            api_key_id=key_id,
-            created_at=now,
-            expires_at=now + SESSION_LIFETIME,
-        )
-    )
+    row.digest, row.created_at, row.expires_at = hash_token(token), now, now + lifetime
+    session.add(row)
     session.flush()
-    return NewSession(token=token, key_id=key_id)
+    return NewSession(token=token, owner=owner, lifetime=lifetime)
 
 
 def log_out(session: Session, token: str) -> None:
@@ -111,24 +133,48 @@ def log_out(session: Session, token: str) -> None:
     session.execute(delete(BrowserSession).where(BrowserSession.digest == hash_token(token)))
 
 
-def find_session_key(session: Session, token: str, now: datetime) -> KeyIdentity | None:
-    """The usable API key of a session; None when the session or the key has ended."""
-    row = session.execute(
-        select(ApiKey.id, ApiKey.role, ApiKey.expires_at, ApiKey.revoked_at)
-        .join(BrowserSession, BrowserSession.api_key_id == ApiKey.id)
-        .where(BrowserSession.digest == hash_token(token), BrowserSession.expires_at > now)
+def find_session_owner(
+    session: Session, token: str, now: datetime, *, named_by_proxy: str | None = None
+) -> CallerIdentity | None:
+    """The usable key or person of a session; None when the session, the key or the person's access has ended.
+
+    `named_by_proxy` is the person whom a trusted proxy names in this request: a session that such a proxy began
+    ends when it names somebody else, or nobody.
+    """
+    is_open = BrowserSession.digest == hash_token(token), BrowserSession.expires_at > now
+    key = session.execute(
+        SELECT_KEYS.join(BrowserSession, BrowserSession.api_key_id == ApiKey.id).where(*is_open)
     ).one_or_none()
-    if row is None or not is_usable(expires_at=row.expires_at, revoked_at=row.revoked_at, now=now):
+    person = session.scalars(
+        select(Person).join(BrowserSession, BrowserSession.person_id == Person.id).where(*is_open)
+    ).one_or_none()
+    if person is not None and person.issuer == PROXY_ISSUER and person.subject != named_by_proxy:
         return None
-    return KeyIdentity(
-        id=row.id, role=row.role, expires_at=row.expires_at, revoked_at=row.revoked_at
-    )
+    caller = person_identity(person) if person else key_identity(key) if key else None
+    if caller is None or not is_usable(
+        expires_at=caller.expires_at, revoked_at=caller.revoked_at, now=now
+    ):
+        return None
+    return caller
 
 
-def find_session_owner(session: Session, token: str) -> str | None:
-    """The ID of the API key of a session that may have ended; None when it is unknown."""
-    owner = select(BrowserSession.api_key_id).where(BrowserSession.digest == hash_token(token))
-    return session.scalar(owner)
+def find_ended_owner(session: Session, token: str) -> str | None:
+    """The ID of the key or person of a session that may have ended; None when it is unknown."""
+    owner = func.coalesce(BrowserSession.api_key_id, BrowserSession.person_id)
+    return session.scalar(select(owner).where(BrowserSession.digest == hash_token(token)))
+
+
+def end_provider_sessions(
+    session: Session, issuer: str, *, subject: str | None, provider_session: str | None
+) -> int:
+    """End the sessions that a provider ends; returns their number. At least one of both is given."""
+    person = select(Person.id).where(Person.issuer == issuer)
+    if subject is not None:
+        person = person.where(Person.subject == subject)
+    ended = delete(BrowserSession).where(BrowserSession.person_id.in_(person))
+    if provider_session is not None:
+        ended = ended.where(BrowserSession.provider_session == provider_session)
+    return len(session.execute(ended.returning(BrowserSession.digest)).all())
 
 
 def list_open_sessions(

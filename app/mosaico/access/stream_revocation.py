@@ -29,11 +29,11 @@ class KeyStreamOwners:
         now = self._clock()
         digests = {owner.session for owner in owners if owner.session is not None}
         with self._db.read_statement() as session:
-            keys = queries.list_key_identities(session, {owner.key_id for owner in owners})
+            callers = queries.list_caller_identities(session, {owner.key_id for owner in owners})
             open_sessions = sessions.list_open_sessions(session, digests, now) if digests else set()
         usable_keys = {
             key.id
-            for key in keys
+            for key in callers
             if is_usable(expires_at=key.expires_at, revoked_at=key.revoked_at, now=now)
         }
         return {

@@ -8,6 +8,7 @@ from mosaico.core.clock import Clock, utc_now
 from mosaico.core.db import Database
 from mosaico.core.encryption import Secret, SecretBox
 from mosaico.core.llm_server import LlmServer
+from mosaico.core.login_settings import KEYS_ONLY, LoginSettings
 from mosaico.core.network_policy import PUBLIC_ONLY, OutboundPolicy
 from mosaico.core.smtp import SmtpServer
 
@@ -27,6 +28,7 @@ class Resources:
     llm_server: LlmServer | None = None
     model_keys: Mapping[str, Secret] = field(default_factory=dict)
     smtp: SmtpServer | None = None
+    login: LoginSettings = KEYS_ONLY
 
     @property
     def public_url(self) -> str:

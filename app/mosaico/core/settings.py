@@ -18,6 +18,7 @@ from mosaico.core.clock import zone_names
 from mosaico.core.defaults import KEEP_RECEIVED_SPANS
 from mosaico.core.environment import EnvironmentSettings, load
 from mosaico.core.import_settings import ImportSettings
+from mosaico.core.login_settings import RULE_FORM, parse_role_rules
 from mosaico.core.network_policy import parse_networks
 from mosaico.core.smtp import parse_smtp_url
 from mosaico.core.url_syntax import find_url_flaw
@@ -42,6 +43,12 @@ def _check_public_url(value: str | None) -> str | None:
             "has a path, a query or a fragment; write it as https://mosaico.example.org"
         )
     return base
+
+
+def _require_login_roles(value: str | None, info: ValidationInfo) -> str | None:
+    if value is not None and not info.data.get("login_roles"):
+        raise ValueError(f"needs MOSAICO_LOGIN_ROLES, or nobody could log in; {RULE_FORM}")
+    return value
 
 
 PublicUrl = Annotated[
@@ -177,6 +184,42 @@ class Settings(ImportSettings):
             description="Maximum requests per minute of one API key; 0 for no limit.",
         ),
     ] = 6000
+    login_roles: Annotated[
+        str | None,
+        Field(
+            description="Who gets which role when they log in with a provider or through a proxy; the highest one counts:"
+            " ana@example.org=admin, @example.org=read, group:developers=run, *=read.",
+        ),
+    ] = None
+    login_header: Annotated[
+        str | None,
+        Field(
+            pattern=r"^[A-Za-z0-9-]+$",
+            description="Header in which a proxy of MOSAICO_TRUSTED_PROXIES sends the address of the person who is"
+            " logged in there: X-Forwarded-Email. Empty: none.",
+        ),
+    ] = None
+    oidc_client_id: Annotated[
+        str | None, Field(description="ID of this service as a client of the provider.")
+    ] = None
+    oidc_client_secret: Annotated[
+        SecretStr | None, Field(description="Secret of this client, if it has one.")
+    ] = None
+    oidc_issuer: Annotated[
+        str | None,
+        Field(
+            pattern=r"^https?://\S+$",
+            description="OpenID Connect provider with which people log in, as it calls itself:"
+            " https://accounts.google.com. Empty: none.",
+        ),
+    ] = None
+    oidc_scopes: Annotated[
+        str,
+        Field(pattern=r"(^|.* )openid($| .*)", description="What is requested from the provider."),
+    ] = "openid email profile"
+    oidc_groups_claim: Annotated[
+        str, Field(description="Claim with the groups of a person, for rules such as group:admins.")
+    ] = "groups"
     require_if_match: Annotated[
         bool,
         Field(
@@ -304,6 +347,26 @@ class Settings(ImportSettings):
     def _check_networks(cls, value: str | None) -> str | None:
         parse_networks(value or "")
         return value
+
+    @field_validator("login_roles")
+    @classmethod
+    def _check_login_roles(cls, value: str | None) -> str | None:
+        parse_role_rules(value or "")
+        return value
+
+    @field_validator("login_header")
+    @classmethod
+    def _check_login_header(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and not info.data.get("trusted_proxies"):
+            raise ValueError("needs MOSAICO_TRUSTED_PROXIES: anybody could send that header")
+        return _require_login_roles(value, info)
+
+    @field_validator("oidc_issuer")
+    @classmethod
+    def _check_provider(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and not info.data.get("oidc_client_id"):
+            raise ValueError("needs MOSAICO_OIDC_CLIENT_ID")
+        return _require_login_roles(value, info)
 
     @field_validator("summary_at")
     @classmethod

@@ -21,6 +21,15 @@ _UNSTANDARDIZED: Final = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-h
 _SCHEMES: Final = frozenset({"http", "https"})
 
 
+# The mark of requests that a trusted proxy sent; no header can set it.
+_FROM_PROXY: Final = "mosaico.from_proxy"
+
+
+def is_from_proxy(scope: Scope) -> bool:
+    """Return whether a trusted proxy sent a request."""
+    return bool(scope.get(_FROM_PROXY))
+
+
 class MalformedForwardedHeaders(ValueError):
     """The headers of a trusted proxy do not tell the client; the message is one of a few."""
 
@@ -48,6 +57,7 @@ class ForwardedHeadersMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         peer = scope["client"][0] if scope.get("client") else ""
         if scope["type"] == "http" and self.proxies.trusts(peer):
+            scope = {**scope, _FROM_PROXY: True}
             try:
                 scope = _with_client(scope, read_client(Headers(scope=scope), self.proxies))
             except MalformedForwardedHeaders as error:

@@ -73,6 +73,7 @@ NAVIGATION: Final = (
     NavItem("Endpoints", "/endpoints", "The recipients of messages, and whether messages reach them.", is_main=False),
     NavItem("Triggers", "/triggers", "Webhooks and events of Langfuse that start runs.", is_main=False),
     NavItem("API keys", "/keys", "Who may use the service, and in which role.", is_main=False, is_admin=True),
+    NavItem("People", "/people", "Who has logged in, and in which role.", is_main=False, is_admin=True),
     NavItem("Audit log", "/audit", "Who changed what.", is_main=False, is_admin=True),
     NavItem("Providers", "/providers", "The metrics, channels and trace sources that are installed.", is_main=False),
     NavItem("System", "/system", "Whether the service works; what is wrong comes first, with its remedy.", is_main=False),

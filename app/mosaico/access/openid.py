@@ -1,0 +1,304 @@
+"""A client of an OpenID Connect provider: the code flow with PKCE, and logouts that the provider reports.
+
+Sources: OpenID Connect Core 1.0 (3.1), Discovery 1.0, Back-Channel Logout 1.0; RFC 7636 (PKCE); RFC 9700 (best
+current practice). Signatures and claims are checked by joserfc and Authlib.
+"""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import httpx
+from authlib.oauth2.rfc7636 import create_s256_code_challenge
+from authlib.oidc.core import CodeIDToken
+from joserfc import jwt
+from joserfc.errors import InvalidKeyIdError, JoseError
+from joserfc.jwk import KeySet
+from joserfc.jws import JWSRegistry
+
+from mosaico.access.login_rules import Identity
+from mosaico.core.errors import Unauthorized, Unavailable
+from mosaico.core.http.client import outbound_client
+from mosaico.core.login_settings import OpenIdSettings
+from mosaico.core.network_policy import ALLOW_ALL_ADDRESSES
+
+TIMEOUT_S: Final = 10.0
+MAX_BYTES: Final = 1024 * 1024
+METADATA_LIFETIME_S: Final = 600.0
+LEEWAY_S: Final = 60
+# Only signatures that the provider alone can make: not `none`, and not those of the shared secret of the client.
+SIGNATURES: Final = (
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+)  # fmt: skip
+LOGOUT_EVENT: Final = "http://schemas.openid.net/event/backchannel-logout"
+
+
+class LoginRefused(Unauthorized):
+    """The login at the provider did not succeed; start it again, or log in with an API key."""
+
+
+class ProviderUnavailable(Unavailable):
+    """The login provider does not answer; try again in a minute, or log in with an API key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginAttempt:
+    """What a browser keeps between the redirect to the provider and the way back."""
+
+    state: str
+    nonce: str
+    verifier: str
+    target: str
+
+    @classmethod
+    def begin(cls, target: str) -> "LoginAttempt":
+        """A new attempt, which leads to the page `target`."""
+        return cls(
+            state=secrets.token_urlsafe(24),
+            nonce=secrets.token_urlsafe(24),
+            verifier=secrets.token_urlsafe(48),
+            target=target,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedLogout:
+    """Whose sessions end: those of a session at the provider, or all of a person."""
+
+    subject: str | None
+    session_id: str | None
+
+
+class OpenIdProvider:
+    """The provider of the settings. Its metadata and keys are kept for ten minutes."""
+
+    def __init__(
+        self, settings: OpenIdSettings, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.settings = settings
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._kept: dict[str, tuple[float, Any]] = {}
+
+    def login_url(self, attempt: LoginAttempt, callback: str) -> str:
+        """The address at the provider to which a browser goes. Raises: `ProviderUnavailable`."""
+        fields = {
+            "response_type": "code",
+            "client_id": self.settings.client_id,
+            "redirect_uri": callback,
+            "scope": self.settings.scopes,
+            "state": attempt.state,
+            "nonce": attempt.nonce,
+            "code_challenge": create_s256_code_challenge(attempt.verifier),
+            "code_challenge_method": "S256",
+        }
+        return _with_query(self._endpoint("authorization_endpoint"), fields)
+
+    def logout_url(self, target: str) -> str | None:
+        """The address that ends the session at the provider; None if it has none."""
+        address = self._metadata().get("end_session_endpoint")
+        if not isinstance(address, str):
+            return None
+        fields = {"client_id": self.settings.client_id, "post_logout_redirect_uri": target}
+        return _with_query(address, fields)
+
+    def identify(self, code: str, attempt: LoginAttempt, callback: str) -> Identity:
+        """The person for whom the provider issued a code. Raises: `LoginRefused`, `ProviderUnavailable`."""
+        tokens = self._redeem(code, attempt, callback)
+        id_token, access_token = tokens.get("id_token"), tokens.get("access_token")
+        if not isinstance(id_token, str):
+            raise LoginRefused("the provider sent no ID token; the scope openid is needed")
+        parameters = {
+            "nonce": attempt.nonce,
+            "client_id": self.settings.client_id,
+            "access_token": access_token,
+        }
+        claims = self._verified(id_token, parameters)
+        if "email" not in claims and isinstance(access_token, str):
+            claims = {**self._user_info(access_token, claims["sub"]), **claims}
+        return self._identity(claims)
+
+    def read_logout(self, logout_token: str) -> ReportedLogout:
+        """Whose sessions a provider ends. Raises: `LoginRefused`, `ProviderUnavailable`."""
+        claims = self._decode(logout_token)
+        self._check_logout(claims)
+        subject, session_id = claims.get("sub"), claims.get("sid")
+        if subject is None and session_id is None:
+            raise LoginRefused("the logout token names neither a person nor a session")
+        return ReportedLogout(subject=subject, session_id=session_id)
+
+    def _identity(self, claims: Mapping[str, Any]) -> Identity:
+        # Unverified addresses are anybody's: a provider with open registration would give away the roles of others.
+        email = claims.get("email") if claims.get("email_verified") is True else None
+        groups = claims.get(self.settings.groups_claim, ())
+        name = claims.get("name") or claims.get("preferred_username") or claims.get("email")
+        return Identity(
+            issuer=self.settings.issuer,
+            subject=str(claims["sub"]),
+            name=str(name or claims["sub"]),
+            email=str(email) if email else None,
+            groups=frozenset(map(str, [groups] if isinstance(groups, str) else groups)),
+            session_id=claims.get("sid"),
+        )
+
+    def _redeem(self, code: str, attempt: LoginAttempt, callback: str) -> dict[str, Any]:
+        """The tokens for a code. The secret is sent as RFC 6749 (2.3.1) demands of every server."""
+        secret = self.settings.client_secret
+        fields = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": callback,
+            "code_verifier": attempt.verifier,
+            "client_id": self.settings.client_id,
+        }
+        methods = self._metadata().get("token_endpoint_auth_methods_supported") or []
+        is_posted = bool(methods) and "client_secret_basic" not in methods
+        if secret is not None and is_posted:
+            fields["client_secret"] = secret.reveal()
+        basic = (
+            httpx.BasicAuth(self.settings.client_id, secret.reveal())
+            if secret is not None and not is_posted
+            else None
+        )
+        response = self._send("POST", self._endpoint("token_endpoint"), data=fields, auth=basic)
+        if response.status_code != HTTPStatus.OK:
+            raise LoginRefused(
+                f"the provider did not accept the login: {_error_of(response)}; start it again"
+            )
+        return _json_of(response)
+
+    def _user_info(self, access_token: str, subject: str) -> dict[str, Any]:
+        """Claims that are not in the ID token; empty if the provider has no such endpoint."""
+        address = self._metadata().get("userinfo_endpoint")
+        if not isinstance(address, str):
+            return {}
+        response = self._send("GET", address, headers={"Authorization": f"Bearer {access_token}"})
+        claims = _json_of(response) if response.status_code == HTTPStatus.OK else {}
+        # OpenID Connect Core 5.3.2: the answer may be about somebody else.
+        return claims if claims.get("sub") == subject else {}
+
+    def _verified(self, token: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        header: dict[str, Any] = {}
+        decoded = self._decode(token, header)
+        options = {
+            "iss": {"essential": True, "values": [self.settings.issuer]},
+            "aud": {"essential": True, "values": [self.settings.client_id]},
+        }
+        try:
+            CodeIDToken(decoded, header, options, dict(parameters)).validate(leeway=LEEWAY_S)
+        except JoseError as error:
+            raise LoginRefused(f"the ID token of the provider is not valid: {error}") from error
+        return decoded
+
+    def _check_logout(self, claims: Mapping[str, Any]) -> None:
+        """Raises: `LoginRefused`. Source: Back-Channel Logout 1.0, 2.6."""
+        audience = claims.get("aud")
+        audiences = [audience] if isinstance(audience, str) else audience or []
+        age_s = time.time() - float(claims.get("iat", 0))
+        is_valid = (
+            claims.get("iss") == self.settings.issuer
+            and self.settings.client_id in audiences
+            and LOGOUT_EVENT in (claims.get("events") or {})
+            and "nonce" not in claims
+            and abs(age_s) <= LEEWAY_S + METADATA_LIFETIME_S
+            and float(claims.get("exp", time.time())) + LEEWAY_S >= time.time()
+        )
+        if not is_valid:
+            raise LoginRefused("the logout token is not one of this provider for this service")
+
+    def _decode(self, token: str, header: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The claims of a token whose signature is right. Raises: `LoginRefused`, `ProviderUnavailable`."""
+        offered = self._metadata().get("id_token_signing_alg_values_supported") or ["RS256"]
+        allowed = [name for name in SIGNATURES if name in offered]
+        registry = JWSRegistry(algorithms=allowed, strict_check_header=False)
+        try:
+            try:
+                decoded = jwt.decode(token, self._keys(), registry=registry)
+            except InvalidKeyIdError:
+                # The provider has new keys.
+                decoded = jwt.decode(token, self._keys(is_new=True), registry=registry)
+        except (JoseError, ValueError) as error:
+            raise LoginRefused(
+                f"the signature of the provider's token is not valid: {error}"
+            ) from error
+        if header is not None:
+            header.update(decoded.header)
+        return dict(decoded.claims)
+
+    def _metadata(self) -> dict[str, Any]:
+        address = f"{self.settings.issuer.rstrip('/')}/.well-known/openid-configuration"
+        metadata: dict[str, Any] = self._fetched(address)
+        if metadata.get("issuer") != self.settings.issuer:
+            raise ProviderUnavailable(
+                f"the provider calls itself {metadata.get('issuer')!r}; set MOSAICO_OIDC_ISSUER to exactly that"
+            )
+        return metadata
+
+    def _endpoint(self, name: str) -> str:
+        address = self._metadata().get(name)
+        if not isinstance(address, str):
+            raise ProviderUnavailable(f"the provider names no {name}")
+        return address
+
+    def _keys(self, *, is_new: bool = False) -> KeySet:
+        address = self._endpoint("jwks_uri")
+        if is_new:
+            with self._lock:
+                self._kept.pop(address, None)
+        return KeySet.import_key_set(self._fetched(address))
+
+    def _fetched(self, address: str) -> Any:
+        with self._lock:
+            kept_until, document = self._kept.get(address, (0.0, None))
+            if self._monotonic() < kept_until:
+                return document
+        response = self._send("GET", address)
+        if response.status_code != HTTPStatus.OK:
+            raise ProviderUnavailable(
+                f"the login provider answered {response.status_code} to {address}"
+            )
+        document = _json_of(response)
+        with self._lock:
+            self._kept[address] = (self._monotonic() + METADATA_LIFETIME_S, document)
+        return document
+
+    def _send(self, method: str, address: str, **options: Any) -> httpx.Response:
+        """Raises: `ProviderUnavailable`."""
+        # The operator chose the provider, which is often on the same network.
+        with outbound_client(
+            timeout_s=TIMEOUT_S, max_bytes=MAX_BYTES, policy=ALLOW_ALL_ADDRESSES
+        ) as client:
+            try:
+                return client.request(method, address, **options)
+            except httpx.HTTPError as error:
+                raise ProviderUnavailable(
+                    f"the login provider {httpx.URL(address).host} does not answer ({type(error).__name__});"
+                    " try again in a minute, or log in with an API key"
+                ) from error
+
+
+def _with_query(address: str, fields: Mapping[str, str]) -> str:
+    return f"{address}{'&' if '?' in address else '?'}{urlencode(fields)}"
+
+
+def _json_of(response: httpx.Response) -> dict[str, Any]:
+    try:
+        document = response.json()
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise ProviderUnavailable("the login provider did not answer with a JSON object")
+    return document
+
+
+def _error_of(response: httpx.Response) -> str:
+    """The error that a provider names; only its short code, which is no secret."""
+    try:
+        return str(response.json()["error"])[:100]
+    except (ValueError, KeyError, TypeError):
+        return f"HTTP {response.status_code}"

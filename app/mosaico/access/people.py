@@ -1,0 +1,87 @@
+"""People who log in with a provider or through a proxy: their first login registers them, each one decides their role."""
+
+from datetime import datetime
+
+from sqlalchemy import delete, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from mosaico.access.login_rules import Identity
+from mosaico.access.models import BrowserSession, Person
+from mosaico.access.rules import RoleName
+from mosaico.access.schemas import PersonView
+from mosaico.access.sessions import NewSession, start_person_session
+from mosaico.core.errors import Forbidden, NotFound
+from mosaico.core.ids import new_id
+from mosaico.core.keyset import PageQuery, select_page
+from mosaico.core.schemas import Page
+
+MAX_CHARS = 200
+
+
+class UnknownPerson(NotFound):
+    """No person has this ID; GET /api/v1/people lists all people."""
+
+
+class NoRole(Forbidden):
+    """You are logged in at the provider, but no rule of MOSAICO_LOGIN_ROLES gives you a role; ask an administrator."""
+
+
+class PersonBlocked(Forbidden):
+    """An administrator has blocked your access; ask one to unblock it."""
+
+
+def log_in_person(
+    session: Session, identity: Identity, role: RoleName | None, now: datetime
+) -> NewSession:
+    """Register or update a person and start a session. Raises: `PersonBlocked`."""
+    values = {
+        "name": identity.name[:MAX_CHARS],
+        "email": identity.email,
+        "role": role,
+        "last_login_at": now,
+    }
+    keys = {"issuer": identity.issuer, "subject": identity.subject}
+    added = insert(Person).values(id=new_id(), created_at=now, **keys, **values)
+    saved = added.on_conflict_do_update(
+        index_elements=[Person.issuer, Person.subject], set_=values
+    ).returning(Person.id, Person.blocked_at)
+    row = session.execute(saved).one()
+    if row.blocked_at is not None:
+        raise PersonBlocked
+    return start_person_session(session, row.id, now, provider_session=identity.session_id)
+
+
+def end_lost_access(session: Session, identity: Identity) -> None:
+    """End the sessions of a person who has no role any more."""
+    person = select(Person.id).where(
+        Person.issuer == identity.issuer, Person.subject == identity.subject
+    )
+    session.execute(delete(BrowserSession).where(BrowserSession.person_id.in_(person)))
+
+
+def set_blocked(session: Session, person_id: str, *, is_blocked: bool, now: datetime) -> None:
+    """Block a person, whose sessions and keys stop working within a second, or let them log in again.
+
+    Raises: `UnknownPerson`.
+    """
+    person = UnknownPerson.unless(session.get(Person, person_id, with_for_update=True))
+    if is_blocked:
+        person.blocked_at = person.blocked_at or now
+        session.execute(delete(BrowserSession).where(BrowserSession.person_id == person_id))
+    else:
+        person.blocked_at = None
+    session.flush()
+
+
+def get_person(session: Session, person_id: str) -> PersonView:
+    """One person. Raises: `UnknownPerson`."""
+    return PersonView.model_validate(UnknownPerson.unless(session.get(Person, person_id)))
+
+
+def list_people(session: Session, query: PageQuery) -> Page[PersonView]:
+    """Everybody who has logged in as a person, newest first, blocked ones too."""
+    keys = [Person.created_at, Person.id]
+    return select_page(session, select(Person), keys=keys, query=query).to_page(
+        PersonView.model_validate
+    )

@@ -1,0 +1,332 @@
+"""Login with OpenID Connect: a real provider, and a counterpart that sends what a real one must not."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+from joserfc import jwt
+from joserfc.jwk import OctKey, RSAKey
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from mosaico.access.openid import LOGOUT_EVENT
+from mosaico.core.encryption import Secret
+from mosaico.core.login_settings import LoginSettings, OpenIdSettings, parse_role_rules
+from mosaico.core.network_policy import parse_networks
+from mosaico.core.web.client_network import TrustedProxies
+from mosaico.main import create_app
+from tests.support.browser_sessions import HTML
+from tests.support.http import serving
+from tests.support.openid_provider import (
+    CLIENT_ID,
+    CLIENT_SECRET,
+    log_in_at_provider,
+    running_provider,
+)
+from tests.support.serve import free_port
+from tests.support.service import Service
+
+RULES = "ben@example.org=read, group:admins=admin"
+SAME_SITE = {**HTML, "Sec-Fetch-Site": "same-origin"}
+
+
+@contextmanager
+def served(service: Service, login: LoginSettings, **options: Any) -> Iterator[httpx.Client]:
+    """A browser of the same service with these ways to log in."""
+    app = create_app(replace(service.resources, login=login), **options)
+    with serving(app) as client:
+        client.headers.update(SAME_SITE)
+        yield client
+
+
+def provider_settings(issuer: str, rules: str = RULES) -> LoginSettings:
+    provider = OpenIdSettings(
+        issuer=issuer,
+        client_id=CLIENT_ID,
+        client_secret=Secret(CLIENT_SECRET),
+        scopes="openid email profile groups",
+    )
+    return LoginSettings(provider=provider, rules=parse_role_rules(rules))
+
+
+def way_back(browser: httpx.Client, person: str, target: str = "/runs") -> str:
+    """The address to which the provider sends the browser after the login of a person."""
+    started = browser.get("/login/provider", params={"next": target})
+    assert started.status_code == 303, started.text
+    return log_in_at_provider(started.headers["location"], person)
+
+
+def test_real_provider__gives_people_their_role_until_they_are_blocked(service: Service) -> None:
+    port = free_port()
+    with (
+        served(service, provider_settings(f"http://127.0.0.1:{port}")) as browser,
+        running_provider(port, str(browser.base_url).rstrip("/")),
+    ):
+        assert "Log in with 127.0.0.1" in browser.get("/login").text
+        back = way_back(browser, "ana")
+        done = browser.get(back)
+        assert done.status_code == 303, done.text
+        assert (done.status_code, done.headers["location"]) == (303, "/runs")
+        assert "HttpOnly" in done.headers["set-cookie"]
+        # The role of the group, and the name in the audit log.
+        assert browser.post("/agents", data={"name": "Pelican", "id": "a"}).status_code == 303
+        [entry] = service.list_items("/audit", action="create_agent")
+        assert (entry["actorType"], entry["actorName"]) == ("person", "Ana Rossi")
+        [ana] = service.list_items("/people")
+        assert (ana["name"], ana["role"], ana["blockedAt"]) == ("Ana Rossi", "admin", None)
+        # A code and its attempt are used once.
+        assert browser.get(back).status_code == 401
+
+        service.patch(f"/people/{ana['id']}", {"blocked": True})
+        assert browser.get("/api/v1/agents").status_code == 401
+        refused = browser.get(way_back(browser, "ana"))
+        assert refused.status_code == 403
+        assert "blocked" in refused.text
+        service.patch(f"/people/{ana['id']}", {"blocked": False})
+        assert browser.get(way_back(browser, "ana")).status_code == 303
+        browser.post("/logout")
+        assert browser.get("/api/v1/agents").status_code == 401
+
+
+class Counterpart:
+    """A provider that signs what a test wants; `claims` and `header` change the ID token."""
+
+    def __init__(self) -> None:
+        self.key = RSAKey.generate_key(2048, private=True, auto_kid=True)
+        self.sent: dict[str, Any] = {}
+        self.claims: dict[str, Any] = {}
+        self.sign: Callable[[dict[str, Any]], str] = self.signed
+        self.issuer = ""
+
+    def signed(self, claims: dict[str, Any]) -> str:
+        return jwt.encode({"alg": "RS256", "kid": self.key.kid}, claims, self.key)
+
+    def app(self) -> Starlette:
+        routes = [
+            Route("/.well-known/openid-configuration", self.metadata),
+            Route("/keys", self.keys),
+            Route("/token", self.token, methods=["POST"]),
+        ]
+        return Starlette(routes=routes)
+
+    async def metadata(self, _: Request) -> JSONResponse:
+        names = {"authorization": "/login", "token": "/token"}
+        endpoints = {f"{name}_endpoint": self.issuer + path for name, path in names.items()}
+        return JSONResponse(
+            {"issuer": self.issuer, "jwks_uri": f"{self.issuer}/keys", **endpoints}
+            | {"id_token_signing_alg_values_supported": ["RS256", "HS256", "none"]}
+        )
+
+    async def keys(self, _: Request) -> JSONResponse:
+        return JSONResponse({"keys": [self.key.as_dict(private=False)]})
+
+    async def token(self, request: Request) -> JSONResponse:
+        form = parse_qs((await request.body()).decode())
+        assert form["code_verifier"]
+        token = self.sign(self.id_claims())
+        return JSONResponse({"access_token": "x", "token_type": "Bearer", "id_token": token})
+
+    def id_claims(self) -> dict[str, Any]:
+        now = int(time.time())
+        standard = {"iss": self.issuer, "aud": CLIENT_ID, "sub": "ana", "iat": now, "exp": now + 60}
+        email = {"email": "ben@example.org", "email_verified": True, "sid": "session-1"}
+        return {**standard, **email, "nonce": self.sent["nonce"], **self.claims}
+
+
+@pytest.fixture
+def counterpart() -> Iterator[Counterpart]:
+    provider = Counterpart()
+    with serving(provider.app()) as client:
+        provider.issuer = str(client.base_url).rstrip("/")
+        yield provider
+
+
+@pytest.fixture
+def browser(service: Service, counterpart: Counterpart) -> Iterator[httpx.Client]:
+    with served(service, provider_settings(counterpart.issuer)) as client:
+        yield client
+
+
+def come_back(browser: httpx.Client, counterpart: Counterpart, **changed: str) -> httpx.Response:
+    location = browser.get("/login/provider").headers["location"]
+    counterpart.sent = {
+        name: values[0] for name, values in parse_qs(urlsplit(location).query).items()
+    }
+    assert counterpart.sent["code_challenge_method"] == "S256"
+    query = {"code": "c", "state": counterpart.sent["state"], **changed}
+    return browser.get("/login/callback", params=query)
+
+
+def test_verified_address__gets_the_role_of_its_rule(
+    browser: httpx.Client, counterpart: Counterpart
+) -> None:
+    assert come_back(browser, counterpart).status_code == 303
+    assert browser.get("/api/v1/agents").status_code == 200
+    # The role read, of the address.
+    assert browser.post("/agents", data={"name": "Pelican"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"aud": "another client"},
+        {"aud": [CLIENT_ID, "another client"]},  # without `azp`
+        {"azp": "another client"},
+        {"iss": "https://evil.example"},
+        {"exp": 1},
+        {"nonce": "of another login"},
+        {"nonce": None},
+        {"iat": int(time.time()) + 3600},
+        {"at_hash": "AAAA"},
+    ],
+)
+def test_wrong_claim__is_refused(
+    claims: dict[str, Any], browser: httpx.Client, counterpart: Counterpart
+) -> None:
+    counterpart.claims = claims
+    refused = come_back(browser, counterpart)
+    assert refused.status_code == 401
+    assert browser.get("/api/v1/agents").status_code == 401
+
+
+def unsigned(claims: dict[str, Any]) -> str:
+    return jwt.encode({"alg": "none"}, claims, OctKey.import_key("x"), algorithms=["none"])
+
+
+def signed_with_the_shared_secret(claims: dict[str, Any]) -> str:
+    key = OctKey.import_key(CLIENT_SECRET)
+    return jwt.encode({"alg": "HS256"}, claims, key, algorithms=["HS256"])
+
+
+def signed_by_another(claims: dict[str, Any]) -> str:
+    return jwt.encode({"alg": "RS256"}, claims, RSAKey.generate_key(2048, private=True))
+
+
+@pytest.mark.parametrize("sign", [unsigned, signed_with_the_shared_secret, signed_by_another])
+def test_wrong_signature__is_refused(
+    sign: Callable[[dict[str, Any]], str], browser: httpx.Client, counterpart: Counterpart
+) -> None:
+    counterpart.sign = sign
+    assert come_back(browser, counterpart).status_code == 401
+
+
+def test_new_keys_of_the_provider__are_read(
+    browser: httpx.Client, counterpart: Counterpart
+) -> None:
+    assert come_back(browser, counterpart).status_code == 303
+    counterpart.key = RSAKey.generate_key(2048, private=True, auto_kid=True)
+    assert come_back(browser, counterpart).status_code == 303
+
+
+@pytest.mark.parametrize(
+    "claims", [{"email_verified": False}, {"email_verified": None}, {"email": "x@evil.example"}]
+)
+def test_unverified_or_other_address__has_no_role(
+    claims: dict[str, Any], browser: httpx.Client, counterpart: Counterpart
+) -> None:
+    counterpart.claims = claims
+    refused = come_back(browser, counterpart)
+    assert refused.status_code == 403
+    assert "MOSAICO_LOGIN_ROLES" in refused.text
+
+
+def test_lost_role__ends_the_open_sessions(browser: httpx.Client, counterpart: Counterpart) -> None:
+    assert come_back(browser, counterpart).status_code == 303
+    token = browser.cookies["mosaico_session"]
+    counterpart.claims = {"email": "other@example.com"}
+    assert come_back(browser, counterpart).status_code == 403
+    browser.cookies.set("mosaico_session", token)
+    assert browser.get("/api/v1/agents").status_code == 401
+
+
+def test_state_of_another_browser__is_refused(
+    browser: httpx.Client, counterpart: Counterpart
+) -> None:
+    assert come_back(browser, counterpart, state="of another browser").status_code == 401
+    browser.cookies.clear()
+    assert browser.get("/login/callback", params={"code": "c", "state": "s"}).status_code == 401
+
+
+def test_refusal_of_the_provider__is_said(browser: httpx.Client, counterpart: Counterpart) -> None:
+    refused = come_back(browser, counterpart, error="access_denied")
+    assert refused.status_code == 401
+    assert "access_denied" in refused.text
+
+
+def test_provider_that_is_down__leaves_the_login_with_a_key(service: Service) -> None:
+    with served(service, provider_settings(f"http://127.0.0.1:{free_port()}")) as browser:
+        page = browser.get("/login/provider")
+        assert page.status_code == 503
+        assert 'name="key"' in page.text
+
+
+@pytest.mark.parametrize("claims", [{"sid": "session-1"}, {"sub": "ana"}])
+def test_logout_at_the_provider__ends_the_session(
+    claims: dict[str, Any], browser: httpx.Client, counterpart: Counterpart
+) -> None:
+    assert come_back(browser, counterpart).status_code == 303
+    now = int(time.time())
+    standard = {"iss": counterpart.issuer, "aud": CLIENT_ID, "iat": now, "exp": now + 60}
+    token = {**standard, "jti": "1", "events": {LOGOUT_EVENT: {}}, **claims}
+
+    def report(**changed: Any) -> int:
+        body = {"logout_token": counterpart.signed({**token, **changed})}
+        headers = {"Sec-Fetch-Site": "none", "Accept": "application/json"}
+        return browser.post("/login/provider-logout", data=body, headers=headers).status_code
+
+    for wrong in ({"aud": "x"}, {"iss": "x"}, {"events": {}}, {"nonce": "n"}, {"exp": 1}):
+        assert report(**wrong) == 401
+    assert browser.get("/api/v1/agents").status_code == 200
+    assert report() == 200
+    assert browser.get("/api/v1/agents").status_code == 401
+
+
+def through_proxy(service: Service, **options: Any) -> Any:
+    login = LoginSettings(header="X-Forwarded-Email", rules=parse_role_rules("@example.org=run"))
+    return served(service, login, **options)
+
+
+def test_header_of_a_trusted_proxy__logs_in_and_changes_with_it(service: Service) -> None:
+    proxies = TrustedProxies(parse_networks("127.0.0.0/8"))
+    with through_proxy(service, proxies=proxies) as browser:
+        named = {"X-Forwarded-Email": "Ana@Example.org", "X-Forwarded-For": "192.0.2.7"}
+        assert browser.get("/login?next=/runs", headers=named).headers["location"] == "/runs"
+        assert browser.get("/api/v1/agents", headers=named).status_code == 200
+        # The session is that of the person whom the proxy names.
+        other = {**named, "X-Forwarded-Email": "ben@example.org"}
+        assert browser.get("/api/v1/agents", headers=other).status_code == 401
+        assert browser.get("/api/v1/agents").status_code == 401
+        outside = {**named, "X-Forwarded-Email": "eve@evil-example.org"}
+        assert browser.get("/login", headers=outside).status_code == 403
+    assert [person["email"] for person in service.list_items("/people")] == ["ana@example.org"]
+
+
+def test_header_of_anybody_else__says_nothing(service: Service) -> None:
+    with through_proxy(service) as browser:
+        page = browser.get("/login", headers={"X-Forwarded-Email": "ana@example.org"})
+        assert page.status_code == 200
+        assert service.list_items("/people") == []
+
+
+def test_key_of_a_person__stops_with_their_access(
+    browser: httpx.Client, counterpart: Counterpart, service: Service
+) -> None:
+    come_back(browser, counterpart)
+    [person] = service.list_items("/people")
+    key = service.post("/keys", {"name": "laptop", "role": "read", "personId": person["id"]})
+    headers = {"Authorization": f"Bearer {key['token']}"}
+    assert browser.get("/api/v1/agents", headers=headers).status_code == 200
+    service.patch(f"/people/{person['id']}", {"blocked": True})
+    time_limit = time.monotonic() + 30
+    while browser.get("/api/v1/agents", headers=headers).status_code != 401:
+        assert time.monotonic() < time_limit
+    problem = service.expect_problem(422, "POST", "/keys", {"name": "x", "personId": "nobody"})
+    assert json.dumps(problem["errors"]).count("/personId") == 1

@@ -1,0 +1,82 @@
+"""Starts a real OpenID Connect provider for a test, and fills its forms as a person would."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import unescape
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+import httpx
+import platformdirs
+import pytest
+
+CANAILLE = "canaille[front,oidc]==0.3.6"
+PROGRAM = Path(__file__).with_name("openid_program.py")
+INSTALL_S = 600
+CLIENT_ID, CLIENT_SECRET = "mosaico", "the secret of tests"
+
+
+def provider_python() -> Path:
+    """A Python with Canaille, installed once into the user's cache: its libraries are not those of the product."""
+    folder = platformdirs.user_cache_path("mosaico-tests", ensure_exists=True) / "canaille-0.3.6"
+    done = folder / "installed"
+    if not done.exists():
+        pip = folder / "bin" / "pip"
+        for command in ([sys.executable, "-m", "venv", folder], [pip, "install", "-q", CANAILLE]):
+            ran = subprocess.run(
+                list(map(str, command)),
+                capture_output=True,
+                text=True,
+                timeout=INSTALL_S,
+                check=False,
+            )
+            if ran.returncode != 0:
+                shutil.rmtree(folder, ignore_errors=True)
+                pytest.skip(f"Canaille cannot be installed: {ran.stderr[-300:]}")
+        done.touch()
+    return folder / "bin" / "python"
+
+
+@contextmanager
+def running_provider(port: int, service: str) -> Iterator[str]:
+    """The issuer of a provider on this port, which sends browsers back to the service."""
+    # -P: the folder of the program has modules with the names of the standard library.
+    command = [str(provider_python()), "-P", str(PROGRAM), str(port), service]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith(b"listens")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
+def log_in_at_provider(address: str, person: str) -> str:
+    """Follow the pages of the provider from the address to which the service leads; returns the way back."""
+    with httpx.Client(trust_env=False, verify=False) as browser:
+        response = browser.get(address)
+        for _ in range(8):
+            if response.is_redirect:
+                target = urljoin(str(response.url), response.headers["location"])
+                if urlsplit(target).path == "/login/callback":
+                    return target
+                response = browser.get(target)
+            else:
+                response = browser.post(response.url, data=filled_form(response.text, person))
+        raise AssertionError(f"the provider led nowhere: {response.url}\n{response.text[:2000]}")
+
+
+def filled_form(page: str, person: str) -> dict[str, str]:
+    """The fields of the last form of a page: hidden ones as they are, name and password of the person, and consent."""
+    fields = {
+        unescape(name): unescape(value)
+        for name, value in re.findall(r'name="([^"]+)"[^>]*?value="([^"]*)"', page)
+        if name != "answer"
+    }
+    names = set(re.findall(r'name="([^"]+)"', page))
+    answers = {"login": person, "password": f"password of {person}", "answer": "accept"}
+    return {**fields, **{name: answers[name] for name in names & answers.keys()}}
