@@ -6,7 +6,8 @@ from alembic import context
 from sqlalchemy import create_engine, pool, text
 
 from mosaico.core.engine import sqlalchemy_url
-from mosaico.core.migrations import require_own_tables
+from mosaico.core.migrations import HEAD_REVISION, require_own_tables
+from mosaico.core.row_limits import install_limits
 from mosaico.table_list import METADATA
 
 # Two processes that migrate at once take turns; the second finds nothing to do.
@@ -43,6 +44,9 @@ def run() -> None:
             # With the lock: what another process migrates meanwhile is ours.
             require_own_tables(connection, METADATA)
             context.run_migrations()
+            # Downgrades and plans of an older revision lack tables.
+            if context.get_context().get_current_revision() == HEAD_REVISION:
+                install_limits(connection)
 
 
 run()

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from mosaico.access.models import ApiKey
+from mosaico.access.models import ApiKey, Person
 from mosaico.alerts.models import AlertSilence
 from mosaico.alerts.silence_matchers import SilenceMatchers
 from mosaico.api import PAGES
@@ -44,7 +44,7 @@ EXAMPLES: Final[Mapping[str, str]] = MappingProxyType(
         "agentId": "billing", "alertId": "alert-0", "benchmarkId": "support", "datasetId": "upload-1",
         "endpointId": "endpoint-1", "eventId": "trigger-1",
         "incidentId": "alert-0", "keyId": "key-1", "kpi": "support-pass", "kpiId": "support-pass",
-        "deliveryId": "delivery-1", "notificationId": "note-0",
+        "alertConfigId": "rule-1", "deliveryId": "delivery-1", "notificationId": "note-0", "personId": "person-1",
         "ruleId": "rule-1", "runId": RUN, "scheduleId": "nightly",
         "secretId": "secret-1", "silenceId": "silence-1", "traceId": f"{RUN}/t-0",
     }
@@ -112,6 +112,12 @@ def _write_every_page(session: Session, now: datetime) -> None:
             benchmark_ids=["support"], run_ids=[RUN], received_at=now - timedelta(hours=1), settled_at=now,
         )
     )  # fmt: skip
+    session.add(
+        Person(
+            id="person-1", issuer="https://login.example.org", subject="ana", name="Ana Rossi",
+            email="ana@example.org", role="run", created_at=now, last_login_at=now,
+        )
+    )  # fmt: skip
     session.add(ApiKey(id="key-1", name="nightly CI", role="run", digest=b"key-1", created_at=now))
     uploaded = create_collection(session, "local", {})
     traces = tuple(
@@ -151,6 +157,7 @@ def write_hostile_pages(session: Session) -> None:
         "UPDATE alert_events SET name = :name, explanation = :name, note = :name",
         "UPDATE alert_silences SET comment = :name",
         "UPDATE api_keys SET name = :name",
+        "UPDATE people SET name = :name",
         "UPDATE endpoints SET recipient = :name",
         "UPDATE deliveries SET detail = :name",
         "UPDATE incidents SET name = :name, value_name = :name, explanation = :name, note = :name",

@@ -41,10 +41,11 @@ _INPUTS = {
     "personId": FieldInput(
         "Person", "ID of the person whose key it is; it stops working when they are blocked."
     ),
+    "only": FieldInput("Only these benchmarks", "IDs, one in each line. Empty: all."),
     "expiresAt": FieldInput("Expires at", "Leave empty for a key that never expires."),
 }
 FORM = SchemaForm(
-    create=ApiKeyCreate, main=("name", "role", "expiresAt", "personId"), inputs=_INPUTS
+    create=ApiKeyCreate, main=("name", "role", "expiresAt", "personId", "only"), inputs=_INPUTS
 )
 EDIT_FORM = SchemaForm(
     create=ApiKeyPatch, patch=ApiKeyPatch, main=("name", "expiresAt"), inputs=_INPUTS
@@ -113,7 +114,7 @@ def create_api_key(request: Request, form: SentForm, res: Res) -> Response:
         with res.db.begin() as session:
             key = service.create_key(
                 session, body.name, body.role, now=res.clock(), expires_at=body.expires_at,
-                person_id=body.person_id,
+                person_id=body.person_id, only=body.only,
             )  # fmt: skip
             request.state.created = address = path_of("keys", key.id)
         tokens.append(key.token.reveal())

@@ -18,6 +18,7 @@ from mosaico.access.rules import hash_token
 from mosaico.core.errors import AppError, Unauthorized
 from mosaico.core.problem_documents import TooManyRequests, on_app_error
 from mosaico.core.resources import Resources
+from mosaico.core.row_limits import limited_to
 from mosaico.core.web.deps import SAFE_METHODS
 from mosaico.core.web.forwarded_headers import is_from_proxy
 from mosaico.core.web.request_body import never
@@ -32,12 +33,14 @@ CHALLENGE = {"WWW-Authenticate": "Bearer"}
 class Caller:
     """The API key that a request was sent with, or the key or person that its browser logged in as.
 
-    `key_id` is the ID of either. `session` is the digest of the browser session.
+    `key_id` is the ID of either. `session` is the digest of the browser session, `only` are the
+    benchmarks that it sees; None for all.
     """
 
     key_id: str
     role: str
     type: CallerType = "key"
+    only: tuple[str, ...] | None = None
     session: bytes | None = None
 
 
@@ -87,7 +90,9 @@ class AuthenticationMiddleware:
         except AppError as error:
             response = await on_app_error(request, error)
             return await response(scope, receive, send)
-        await self.app(scope, receive, send)
+        caller: Caller | None = getattr(request.state, "caller", None)
+        with limited_to(caller.only if caller else None):
+            await self.app(scope, receive, send)
         # After the response: nobody has to wait for bookkeeping.
         return await bookkeeping()
 
@@ -118,7 +123,9 @@ async def _authenticate(
     # Identifies the browser session, so that its event streams end when it logs out. The token
     # itself is not kept.
     digest = hash_token(request.cookies[sessions.COOKIE]) if token is None else None
-    request.state.caller = Caller(key_id=key.id, role=key.role, type=key.type, session=digest)
+    request.state.caller = Caller(
+        key_id=key.id, role=key.role, type=key.type, session=digest, only=key.only
+    )
     if access.requests is not None:
         _count_request(access.requests, request, key.id, background_tasks)
     if access.keys.is_use_due(key.id):

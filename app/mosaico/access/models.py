@@ -53,6 +53,8 @@ class ApiKey(Base):
     person_id: Mapped[str | None] = mapped_column(
         ForeignKey("people.id", ondelete="CASCADE"), index=True
     )
+    # The IDs of the benchmarks that it sees; NULL for all.
+    only: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
 
 
 class Person(Base):
@@ -77,6 +79,7 @@ class Person(Base):
     created_at: Mapped[datetime]
     last_login_at: Mapped[datetime]
     blocked_at: Mapped[datetime | None]
+    only: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
 
 
 class BrowserSession(Base):

@@ -1,5 +1,6 @@
 """People who log in with a provider or through a proxy: their first login registers them, each one decides their role."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import delete, select
@@ -10,6 +11,7 @@ from mosaico.access.login_rules import Identity
 from mosaico.access.models import BrowserSession, Person
 from mosaico.access.rules import RoleName
 from mosaico.access.schemas import PersonView
+from mosaico.access.service import check_limit
 from mosaico.access.sessions import NewSession, start_person_session
 from mosaico.core.errors import Forbidden, NotFound
 from mosaico.core.ids import new_id
@@ -71,6 +73,16 @@ def set_blocked(session: Session, person_id: str, *, is_blocked: bool, now: date
         session.execute(delete(BrowserSession).where(BrowserSession.person_id == person_id))
     else:
         person.blocked_at = None
+    session.flush()
+
+
+def limit_person(session: Session, person_id: str, only: Sequence[str] | None) -> None:
+    """Let a person see only these benchmarks; None for all. Raises: `UnknownPerson`, `Invalid`."""
+    person = UnknownPerson.unless(session.get(Person, person_id, with_for_update=True))
+    if only is not None:
+        # An administrator with a limit has the role run.
+        check_limit(session, only, "run")
+    person.only = None if only is None else list(only)
     session.flush()
 
 

@@ -46,10 +46,17 @@ class CallerIdentity:
     expires_at: datetime | None
     revoked_at: datetime | None
     type: CallerType = "key"
+    only: tuple[str, ...] | None = None
 
 
 SELECT_KEYS: Final = select(
-    ApiKey.id, ApiKey.role, ApiKey.digest, ApiKey.expires_at, ApiKey.revoked_at, Person.blocked_at
+    ApiKey.id,
+    ApiKey.role,
+    ApiKey.digest,
+    ApiKey.expires_at,
+    ApiKey.revoked_at,
+    ApiKey.only,
+    Person.blocked_at,
 ).outerjoin(Person, Person.id == ApiKey.person_id)
 
 
@@ -197,11 +204,23 @@ def key_identity(row: Row[*tuple[Any, ...]]) -> CallerIdentity:
         role=row.role,
         expires_at=row.expires_at,
         revoked_at=row.revoked_at or row.blocked_at,
+        only=_limit_of(row.only),
     )
 
 
 def person_identity(row: Person) -> CallerIdentity:
     """The identity of a person."""
+    # Settings are of all benchmarks.
+    role = "run" if row.only is not None and row.role == "admin" else row.role
     return CallerIdentity(
-        id=row.id, role=row.role, expires_at=None, revoked_at=row.blocked_at, type="person"
+        id=row.id,
+        role=role,
+        expires_at=None,
+        revoked_at=row.blocked_at,
+        type="person",
+        only=_limit_of(row.only),
     )
+
+
+def _limit_of(only: list[str] | None) -> tuple[str, ...] | None:
+    return None if only is None else tuple(only)

@@ -41,7 +41,7 @@ def create_api_key(body: ApiKeyCreate, once: Idempotent, res: Res) -> Response:
     def create(session: Session) -> ApiKeyCreated:
         key = service.create_key(
             session, body.name, body.role, now=res.clock(), expires_at=body.expires_at,
-            person_id=body.person_id,
+            person_id=body.person_id, only=body.only,
         )  # fmt: skip
         view = queries.get_key(session, key.id)
         return ApiKeyCreated(**view.model_dump(), token=key.token.reveal())
@@ -98,6 +98,8 @@ def change_person(person_id: PersonId, body: PersonPatch, res: Res) -> PersonVie
     with res.db.begin() as session:
         if "blocked" in changed_fields(body):
             people.set_blocked(session, person_id, is_blocked=body.blocked, now=res.clock())
+        if "only" in changed_fields(body):
+            people.limit_person(session, person_id, body.only)
         return people.get_person(session, person_id)
 
 

@@ -1,10 +1,16 @@
 """Requests and responses of API keys and the audit log."""
 
 from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
 
 from mosaico.access.audit import ActorType, AuditOutcome
 from mosaico.access.rules import RoleName
 from mosaico.core.schemas import UNSET, Instant, ShortText, WireModel
+
+# IDs of benchmarks.
+Only = Annotated[list[ShortText] | None, Field(max_length=200)]
 
 
 class ApiKeyCreate(WireModel):
@@ -14,6 +20,7 @@ class ApiKeyCreate(WireModel):
     role: RoleName = "read"
     expires_at: Instant | None = None
     person_id: ShortText | None = None
+    only: Only = None
 
 
 class ApiKeyPatch(WireModel):
@@ -34,6 +41,7 @@ class ApiKeyView(WireModel):
     last_used_at: datetime | None
     revoked_at: datetime | None
     person_id: str | None
+    only: list[str] | None
 
 
 class ApiKeyCreated(ApiKeyView):
@@ -53,12 +61,14 @@ class PersonView(WireModel):
     created_at: datetime
     last_login_at: datetime
     blocked_at: datetime | None
+    only: list[str] | None
 
 
 class PersonPatch(WireModel):
-    """Whether the access of a person is blocked."""
+    """Whether the access of a person is blocked, and the benchmarks that they see; null for all."""
 
     blocked: bool = UNSET
+    only: Only = UNSET
 
 
 class AuditEntryView(WireModel):

@@ -1,5 +1,6 @@
 """Creates, changes and revokes API keys; ensures that a first admin key exists."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -35,6 +36,7 @@ from mosaico.core.clock import Clock, utc_now
 from mosaico.core.db import Database
 from mosaico.core.encryption import Secret
 from mosaico.core.errors import Conflict, ErrorItem, Invalid, Misconfigured
+from mosaico.core.row_limits import LIMITED_ROLE, has_limits
 from mosaico.core.schemas import changed_fields
 from mosaico.core.secret_files import ADMIN_KEY_FILE, read_secret_file, replace_secret_file
 
@@ -74,6 +76,7 @@ def create_key(
     now: datetime,
     expires_at: datetime | None = None,
     person_id: str | None = None,
+    only: Sequence[str] | None = None,
 ) -> CreatedKey:
     """Create a key; only the return value contains its text. Raises `Invalid`."""
     _check_name(name)
@@ -81,11 +84,33 @@ def create_key(
         detail = "names nobody; GET /api/v1/people lists all people"
         raise Invalid("unknown person", errors=[ErrorItem(pointer="/personId", detail=detail)])
     _check_expiry(expires_at, now=now)
+    if only is not None:
+        check_limit(session, only, role)
     token = generate_token(role)
     _insert_key(
-        session, token, name=name, role=role, now=now, expires_at=expires_at, person_id=person_id
+        session,
+        token,
+        name=name,
+        role=role,
+        now=now,
+        expires_at=expires_at,
+        person_id=person_id,
+        only=only,
     )
     return CreatedKey(id=token.key_id, token=Secret(token.text))
+
+
+def check_limit(session: Session, only: Sequence[str], role: str) -> None:
+    """Raises `Invalid` for a limit that cannot hold: of administrators, of nothing, or without its database role."""
+    reason = None
+    if role == "admin":
+        reason = "admins see everything; give the key the role read or run"
+    elif not only:
+        reason = "is empty; name at least one benchmark, or send null for all"
+    elif not has_limits(session):
+        reason = f"needs the database role {LIMITED_ROLE}: create it as docs/access.md says, then run `mosaico db upgrade`"
+    if reason is not None:
+        raise Invalid("limit not possible", errors=[ErrorItem(pointer="/only", detail=reason)])
 
 
 def update_key(session: Session, key_id: str, body: ApiKeyPatch, *, now: datetime) -> None:
@@ -166,6 +191,7 @@ def _insert_key(
     now: datetime,
     expires_at: datetime | None = None,
     person_id: str | None = None,
+    only: Sequence[str] | None = None,
 ) -> None:
     session.add(
         ApiKey(
@@ -176,6 +202,7 @@ def _insert_key(
             created_at=now,
             expires_at=expires_at,
             person_id=person_id,
+            only=None if only is None else list(only),
         )
     )
     session.flush()

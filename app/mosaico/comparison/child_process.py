@@ -6,6 +6,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from mosaico.core.db import Database
 from mosaico.core.errors import Unavailable
+from mosaico.core.row_limits import Visible, current_limit, limited_to
 from mosaico.jobs.child_process import ChildLimits, ChildProcesses, ChildrenBusy
 from mosaico.jobs.process_pool import MEMORY_BYTES, CallLost, CallTimeout
 from mosaico.metrics.registry import load_metrics
@@ -64,13 +65,18 @@ def query_in_child(
 
     Raises: the errors of `run_in_child`.
     """
-    answer: R = run_in_child(_call_with_database, db.direct_url, function, args, options)
+    limit = current_limit()
+    answer: R = run_in_child(_call_with_database, db.direct_url, limit, function, args, options)
     return answer
 
 
 def _call_with_database(
-    url: str, function: Callable[..., R], args: tuple[Any, ...], options: Mapping[str, Any]
+    url: str,
+    limit: Visible,
+    function: Callable[..., R],
+    args: tuple[Any, ...],
+    options: Mapping[str, Any],
 ) -> R:
     # A connection of its own: one that is inherited by a child process would be used by two.
-    with Database(url, pool_size=1, name="mosaico-compare") as db:
+    with limited_to(limit), Database(url, pool_size=1, name="mosaico-compare") as db:
         return function(db, *args, **options)

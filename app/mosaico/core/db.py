@@ -32,13 +32,17 @@ from mosaico.core.engine import (
     create_direct_engine,
     create_pooled_engine,
 )
-from mosaico.core.errors import Unavailable
+from mosaico.core.errors import Forbidden, Unavailable
+from mosaico.core.row_limits import current_limit, limit_session
 
 STREAMED_ROWS = 2_000
 
 # Serialization failure, deadlock, lock timeout, statement timeout, and a server that is read-only, for
 # example a standby before its promotion: nothing was written, and the same request may succeed later.
 TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "57014", "25006"})
+
+# What a policy of rows refuses.
+INSUFFICIENT_PRIVILEGE = "42501"
 
 Row: TypeAlias = dict[str, Any]
 
@@ -91,6 +95,10 @@ class ModelJson(TypeDecorator[Any]):
         """Raises: `ValidationError` for a document of another layout."""
         del dialect
         return None if value is None else self._adapter.validate_python(value)
+
+
+class OutsideLimit(Forbidden):
+    """This key or person is limited to some benchmarks, and that belongs to another one or to none."""
 
 
 class DatabaseUnavailable(Unavailable):
@@ -152,6 +160,7 @@ class Database:
     def begin(self) -> Iterator[Session]:
         """Open a transaction, committed when the block ends and rolled back when it raises."""
         with database_errors(), self._sessions.begin() as session:
+            limit_session(session)
             yield session
             if self._commit_hook is not None:
                 # Before the commit, in the same transaction: what the hook writes exists exactly
@@ -169,6 +178,7 @@ class Database:
                     "postgresql_readonly": True,
                 }
             )
+            limit_session(session)
             yield session
 
     @contextmanager
@@ -178,7 +188,10 @@ class Database:
         Cost: one round trip to the server after the ping of the pool; `read` takes three (BEGIN, statement, COMMIT).
         """
         with database_errors(), self._sessions() as session:
-            session.connection(execution_options={"isolation_level": "AUTOCOMMIT"})
+            # A limit ends with its transaction.
+            if current_limit() is None:
+                session.connection(execution_options={"isolation_level": "AUTOCOMMIT"})
+            limit_session(session)
             yield session
 
     def fetch_row(self, sql: str, parameters: Mapping[str, object]) -> Row | None:
@@ -243,6 +256,8 @@ def database_errors() -> Iterator[None]:
     except (*CONNECTION_ERRORS, PoolTimeout, psycopg.errors.ReadOnlySqlTransaction) as error:
         raise DatabaseUnavailable from error
     except DBAPIError as error:
+        if current_limit() is not None and _sqlstate(error) == INSUFFICIENT_PRIVILEGE:
+            raise OutsideLimit from error
         # All other errors are defects, and must not look like an outage.
         if error.connection_invalidated or _sqlstate(error) in TRANSIENT_STATES:
             raise DatabaseUnavailable from error

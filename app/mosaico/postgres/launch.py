@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mosaico.core.errors import AppError
+from mosaico.core.row_limits import LIMITED_ROLE
 from mosaico.core.secret_files import replace_secret_file, sync_folder
 from mosaico.postgres.data_folder import DatabaseFolder, FileLock
 from mosaico.postgres.errors import BlockedStart, DatabaseStartError, DiskFull, WrongOwner
@@ -205,6 +206,8 @@ class Launcher:
         statements = (
             f"ALTER ROLE {SUPERUSER} PASSWORD '{self.folder.password(SUPERUSER)}'\n"
             f"CREATE ROLE {APP_ROLE} LOGIN PASSWORD '{self.folder.password(APP_ROLE)}'\n"
+            f"CREATE ROLE {LIMITED_ROLE} NOLOGIN\n"
+            f"GRANT {LIMITED_ROLE} TO {APP_ROLE}\n"
             f"CREATE DATABASE {DATABASE} OWNER {APP_ROLE}\n"
         )
         done = run_as(self.account, command, cwd=cluster, pass_fds=(server_lock,), stdin=statements)

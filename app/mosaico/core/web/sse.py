@@ -26,6 +26,7 @@ from mosaico.core.engine import libpq_url
 from mosaico.core.errors import Unavailable
 from mosaico.core.postgres_notify import CHANNEL
 from mosaico.core.problem_documents import TooManyRequests
+from mosaico.core.row_limits import current_limit, limited_reader
 from mosaico.core.web.event_feeds import (
     EncodedEvent,
     EventFeed,
@@ -235,7 +236,10 @@ def stream_events(request: Request, hub: EventHub, feed: EventFeed, key: str) ->
     resource that does not exist and `TooManyStreams`. The stream ends within two seconds after its API
     key or its browser session has ended.
     """
-    owner = hub.owners.owner_of(request)
+    owner, visible = hub.owners.owner_of(request), current_limit()
+    if visible is not None:
+        # Read together only with streams of the same limit.
+        feed = EventFeed(f"{feed.name} {visible}", limited_reader(feed.read), feed.not_found)
     return _FollowedResource(hub, feed, key, owner, request.headers.get("last-event-id"))
 
 
