@@ -173,6 +173,11 @@ COMMANDS = {
         Heading.ADMINISTRATION,
     ),
     "keys": Entry("mosaico.access.cli:cli", "Manage API keys.", Heading.ADMINISTRATION),
+    "people": Entry(
+        "mosaico.access.cli:people_cli",
+        "Show the people who have logged in, and block them.",
+        Heading.ADMINISTRATION,
+    ),
     "audit": Entry(
         "mosaico.access.cli:audit",
         "Show the audit log, newest first. Requires an admin key.",

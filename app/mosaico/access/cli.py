@@ -1,4 +1,4 @@
-"""`mosaico keys`: manage API keys. `mosaico audit`: read the audit log."""
+"""`mosaico keys` and `mosaico people`: who may use the service. `mosaico audit`: read the audit log."""
 
 from mosaico.core.console.filter_options import text_filter
 from mosaico.core.console.generated_command import FieldOption
@@ -7,9 +7,11 @@ from mosaico.core.console.table import JSON, Column, field, format_cell, time_fi
 from mosaico.core.console.terminal import CommandGroup
 
 cli = CommandGroup("keys", help="Manage API keys.")
+people_cli = CommandGroup("people", help="Show the people who have logged in, and block them.")
 audit = CommandGroup("audit", help="Show the audit log.")
 audit_entries = Resource(group=audit, noun="audit entry", path="/audit", list_page="/audit")
 keys = Resource(group=cli, noun="key", path="/keys", page="/keys")
+people = Resource(group=people_cli, noun="person", path="/people", page="/people")
 
 COLUMNS = (
     field("id"),
@@ -26,10 +28,22 @@ OPTIONS = {
     "expiresAt": FieldOption(
         help="Expiry with its UTC offset, such as 2027-01-31T12:00:00Z (default: never)."
     ),
+    "personId": FieldOption(
+        help="ID of the person whose key it is; it stops working when they are blocked."
+    ),
+    "only": FieldOption(help="ID of a benchmark that the key sees; repeat it. Default: all."),
 }
+PEOPLE_COLUMNS = (
+    field("id"),
+    field("name"),
+    field("email", "address"),
+    field("role"),
+    Column("state", lambda person: "blocked" if person["blockedAt"] else "active"),
+    time_field("lastLoginAt", "last login"),
+)
 AUDIT_COLUMNS = (
     time_field("at", "when"),
-    Column("who", lambda entry: f"{entry['actorType']} {entry['actorId']}"),
+    Column("who", lambda entry: f"{entry['actorType']} {entry['actorName'] or entry['actorId']}"),
     field("action"),
     Column("what", lambda entry: f"{entry['resourceType']}/{entry['resourceId'] or ''}"),
     Column("fields", lambda entry: " ".join(entry["fields"])),
@@ -69,7 +83,15 @@ keys.add_delete(
     help_text="Revoke an API key permanently, within a second.",
     describe=describe_key,
 )
-
+people.add_list(PEOPLE_COLUMNS, help_text="List the people who have logged in, newest first.")
+people.add_show(help_text="Show a person.")
+people.add_update(
+    "mosaico.access.schemas:PersonPatch",
+    options={
+        "blocked": FieldOption(help="Whether their access is blocked."),
+        "only": FieldOption(help="ID of a benchmark that they see; repeat it."),
+    },
+)
 
 audit_entries.add_list(
     AUDIT_COLUMNS,

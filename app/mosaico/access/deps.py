@@ -10,6 +10,7 @@ from mosaico.access.authentication import CHALLENGE, Caller
 from mosaico.access.rules import RoleName, role_allows
 from mosaico.core.errors import Forbidden, Unauthorized
 from mosaico.core.resources import Resources
+from mosaico.core.row_limits import OutsideLimit
 from mosaico.core.web.deps import SAFE_METHODS
 
 BEARER = HTTPBearer(description="An API key of this service, as `Authorization: Bearer <key>`.")
@@ -49,6 +50,21 @@ class RoleRequirement(SecurityBase):
 READ = [Depends(RoleRequirement("read"))]
 RUN = [Depends(RoleRequirement("run"))]
 ADMIN = [Depends(RoleRequirement("admin"))]
+
+
+def require_no_limit(request: Request) -> None:
+    """Refuse a caller who sees only some benchmarks, where what is shown or sent is of none or of all.
+
+    Raises: `OutsideLimit`.
+    """
+    if get_caller(request).only is not None:
+        raise OutsideLimit(
+            "this key or person is limited to some benchmarks, and this is of the whole service; use one without limits"
+        )
+
+
+# For routes of what is of no single benchmark.
+WHOLE_SERVICE = [Depends(require_no_limit)]
 
 
 def get_caller(request: Request) -> Caller:

@@ -32,8 +32,8 @@ from mosaico.core.engine import (
     create_direct_engine,
     create_pooled_engine,
 )
-from mosaico.core.errors import Forbidden, Unavailable
-from mosaico.core.row_limits import current_limit, limit_session
+from mosaico.core.errors import Unavailable
+from mosaico.core.row_limits import OutsideLimit, current_limit, limit_session
 
 STREAMED_ROWS = 2_000
 
@@ -95,10 +95,6 @@ class ModelJson(TypeDecorator[Any]):
         """Raises: `ValidationError` for a document of another layout."""
         del dialect
         return None if value is None else self._adapter.validate_python(value)
-
-
-class OutsideLimit(Forbidden):
-    """This key or person is limited to some benchmarks, and that belongs to another one or to none."""
 
 
 class DatabaseUnavailable(Unavailable):

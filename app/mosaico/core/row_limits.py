@@ -14,8 +14,15 @@ from typing import Final, TypeVar
 from sqlalchemy import Connection, text
 from sqlalchemy.orm import Session
 
+from mosaico.core.errors import Forbidden
+
 LIMITED_ROLE: Final = "mosaico_limited"
 Visible = tuple[str, ...] | None  # IDs of benchmarks; None for all
+
+
+class OutsideLimit(Forbidden):
+    """This key or person is limited to some benchmarks, and that belongs to another one, or to none."""
+
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -98,6 +105,17 @@ def limit_session(session: Session) -> None:
     visible = current_limit()
     if visible is not None:
         session.execute(_LIMIT, {"benchmarks": json.dumps(visible), "role": LIMITED_ROLE})
+
+
+def lift_limit(session: Session, *, visible: str, **parameters: object) -> None:
+    """Let the rest of a transaction write rows that its caller cannot see yet, if `visible`, a statement with a row
+    or none, finds what they will belong to; nothing happens without a limit. Raises: `OutsideLimit`.
+    """
+    if current_limit() is None:
+        return
+    if session.execute(text(visible), parameters).first() is None:
+        raise OutsideLimit
+    session.execute(text("SET LOCAL ROLE NONE"))
 
 
 def limited_reader(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import Query, Request
 
-from mosaico.access.deps import READ
+from mosaico.access.deps import READ, WHOLE_SERVICE
 from mosaico.core.keyset import MAX_CURSOR
 from mosaico.core.schemas import Instant
 from mosaico.core.web.deps import Hub, Res
@@ -77,7 +77,7 @@ def search_by_name(
         return search_names(session, text, kind, cursor)
 
 
-@router.get("/system", dependencies=READ)
+@router.get("/system", dependencies=[*READ, *WHOLE_SERVICE])
 def get_system(res: Res) -> SystemView:
     """Show the state of the service: workers, queues, database, clock, disk and plugins."""
     return read_system(res)

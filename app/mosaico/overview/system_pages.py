@@ -2,7 +2,7 @@
 
 from fastapi import Request, Response
 
-from mosaico.access.deps import READ
+from mosaico.access.deps import READ, WHOLE_SERVICE
 from mosaico.core.web.deps import Res
 from mosaico.core.web.pages import public_url, render_page
 from mosaico.core.web.routes import Router
@@ -14,7 +14,7 @@ from mosaico.overview.system_checks import describe_checks
 router = Router()
 
 
-@router.get("/system", dependencies=READ)
+@router.get("/system", dependencies=[*READ, *WHOLE_SERVICE])
 def show_system(request: Request, res: Res) -> Response:
     """Return whether the service is healthy: what is wrong first, and what to do."""
     system = read_system(res)

@@ -8,7 +8,7 @@ import pytest
 
 from mosaico.core.row_limits import INTERNAL_TABLES, LIMITED_TABLES
 from mosaico.table_list import METADATA
-from tests.support.browser_sessions import HTML
+from tests.support.browser_sessions import HTML, log_in
 from tests.support.described_api import api_routes
 from tests.support.every_page import EXAMPLES, QUERIES, fill_path, page_paths, write_hostile_pages
 from tests.support.service import Service, pair
@@ -72,8 +72,8 @@ def test_limited_key__sees_no_foreign_resource(reader: httpx.Client) -> None:
         statuses[path] = response.status_code
         if found := leaks(response):
             leaking[path] = found
-    import json; open("/tmp/st.json","w").write(json.dumps(statuses))
-    print(sorted(statuses.items()))
+    # Foreign resources are unknown, and what is not a resource is shown or refused.
+    assert {200, 403, 404} == set(statuses.values()) - {401, 422}
     assert leaking == {}
     assert {path: status for path, status in statuses.items() if status >= 500} == {}
     # Its own benchmark, or the test would prove nothing.
@@ -81,3 +81,59 @@ def test_limited_key__sees_no_foreign_resource(reader: httpx.Client) -> None:
         MINE
     ]
     assert "Pelican" in reader.get("/", headers=HTML).text
+
+
+def test_limited_key__changes_nothing_foreign(service: Service, tokens: dict[str, str]) -> None:
+    mine = {"Authorization": f"Bearer {tokens['run']}"}
+
+    def send(method: str, path: str, **more: Any) -> int:
+        headers = {**mine, "Content-Type": "application/x-ndjson"} if "content" in more else mine
+        return service.client.request(method, f"/api/v1{path}", headers=headers, **more).status_code
+
+    foreign = {"benchmarkId": "support", "agentId": "billing"}
+    assert send("POST", "/benchmark-runs", json=foreign) == 404
+    assert send("POST", "/benchmark-runs", json={"benchmarkId": MINE, "agentId": "billing"}) == 404
+    assert send("POST", "/benchmark-runs/run-in-progress/cancel") == 404
+    assert send("POST", "/alerts/alert-0/acknowledge", json={"verdict": "noise"}) == 404
+    line = b'{"traceId": "t", "input": "1", "output": "1"}\n'
+    ndjson = {"content": line, "params": {"name": "support", "runName": "x"}}
+    assert send("POST", "/local-datasets", **ndjson) == 403
+    assert send("DELETE", "/local-datasets/upload-1") == 404
+    spans = service.client.post("/v1/traces", headers=mine, json={"resourceSpans": []})
+    assert spans.status_code == 403
+    # Its own benchmark works as for everybody.
+    own = {
+        "content": line,
+        "params": {"name": "my-file", "runName": "second", "agentId": "my-agent"},
+    }
+    assert send("POST", "/local-datasets", **own) == 201
+    started = {"benchmarkId": MINE, "agentId": "my-agent", "runName": "second"}
+    assert send("POST", "/benchmark-runs", json=started) in (201, 202)
+    service.work()
+    with httpx.Client(base_url=service.client.base_url, headers=mine, timeout=300.0) as client:
+        runs = client.get("/api/v1/benchmark-runs").json()["items"]
+    assert {run["status"] for run in runs} == {"COMPLETED"}
+    assert len(runs) == 2
+
+
+def test_limited_person__is_limited_in_the_browser_and_no_administrator(
+    service: Service, tokens: dict[str, str], browser: httpx.Client
+) -> None:
+    log_in(browser, tokens["read"])
+    page = browser.get("/runs")
+    assert page.status_code == 200
+    assert leaks(page) == []
+    for body in ({"role": "admin", "only": [MINE]}, {"role": "read", "only": []}):
+        problem = service.expect_problem(422, "POST", "/keys", {"name": "x", **body})
+        assert problem["errors"][0]["pointer"] == "/only"
+
+
+def test_event_stream__of_a_limited_key_has_its_own_count(
+    reader: httpx.Client, service: Service
+) -> None:
+    def first_event(client: httpx.Client) -> str:
+        with client.stream("GET", "/api/v1/notifications/events") as stream:
+            return next(line for line in stream.iter_lines() if line.startswith("data:"))
+
+    assert first_event(service.client) != first_event(reader)
+    assert reader.get("/api/v1/benchmark-runs/run-in-progress/events").status_code == 404

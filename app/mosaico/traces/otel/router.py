@@ -8,7 +8,7 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from mosaico.access.deps import RUN
+from mosaico.access.deps import RUN, WHOLE_SERVICE
 from mosaico.core.errors import AppError, NotFound, TooLarge, Unavailable
 from mosaico.core.problem_documents import PROBLEMS
 from mosaico.core.resources import Resources
@@ -67,7 +67,7 @@ class UnsupportedSignal(NotFound):
 
 @router.post(
     TRACES_PATH,
-    dependencies=RUN,
+    dependencies=[*RUN, *WHOLE_SERVICE],
     openapi_extra=_body_of("ExportTraceServiceRequest", "resourceSpans"),
 )
 async def export_spans(request: Request) -> Response:
@@ -80,7 +80,7 @@ async def export_spans(request: Request) -> Response:
 
 @router.post(
     LOGS_PATH,
-    dependencies=RUN,
+    dependencies=[*RUN, *WHOLE_SERVICE],
     openapi_extra=_body_of("ExportLogsServiceRequest", "resourceLogs"),
 )
 async def export_logs(request: Request) -> Response:

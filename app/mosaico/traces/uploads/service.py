@@ -11,6 +11,7 @@ from mosaico.core.bulk_copy import copy_encoded_file
 from mosaico.core.dependents import DEPENDENTS, Dependent, DependentKind, Owner
 from mosaico.core.errors import ErrorItem, Invalid
 from mosaico.core.ids import new_id
+from mosaico.core.row_limits import lift_limit
 from mosaico.jobs.declarations import DropTraces, RecordChange
 from mosaico.jobs.queue import enqueue
 from mosaico.traces.models import Collection, LocalDataset
@@ -32,6 +33,13 @@ from mosaico.traces.uploads.encoding import EncodedTraces
 SOURCE = "local"
 
 
+# The dataset of a benchmark, and the agent, that the caller sees.
+VISIBLE_DATASET = """
+    SELECT FROM benchmarks WHERE dataset_ref = :name
+    AND (CAST(:agent_id AS text) IS NULL OR EXISTS (SELECT FROM agents WHERE id = :agent_id))
+"""
+
+
 def store_local_dataset(
     session: Session,
     name: str,
@@ -45,9 +53,10 @@ def store_local_dataset(
     """Store the traces of one run of a dataset.
 
     Raises:  `Conflict` when the upload exists and `replace` is not set, or during a concurrent
-             upload of the same run; `Invalid` for a repeated traceId or an unknown agent. After any
+             upload of the same run; `OutsideLimit`; `Invalid` for a repeated traceId or an unknown agent. After any
              error the previous upload is unchanged.
     """
+    lift_limit(session, visible=VISIBLE_DATASET, name=name, agent_id=agent_id)
     # An advisory lock, because the row to lock may not exist yet. Without waiting: an upload takes
     # minutes.
     _lock_upload(session, name, run_name, agent_id)
