@@ -7,7 +7,7 @@ from sqlalchemy import create_engine, pool, text
 
 from mosaico.core.engine import sqlalchemy_url
 from mosaico.core.migrations import HEAD_REVISION, require_own_tables
-from mosaico.core.row_limits import install_limits
+from mosaico.row_policies import install_policies, remove_policies
 from mosaico.table_list import METADATA
 
 # Two processes that migrate at once take turns; the second finds nothing to do.
@@ -43,10 +43,11 @@ def run() -> None:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
             # With the lock: what another process migrates meanwhile is ours.
             require_own_tables(connection, METADATA)
+            remove_policies(connection)
             context.run_migrations()
-            # Downgrades and plans of an older revision lack tables.
+            # Older revisions lack tables.
             if context.get_context().get_current_revision() == HEAD_REVISION:
-                install_limits(connection)
+                install_policies(connection)
 
 
 run()

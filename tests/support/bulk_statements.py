@@ -11,6 +11,7 @@ ONE_ROW: Final[Mapping[str, str]] = {
     "mosaico.access.rate_limits._add_requests": "rate_windows",
     "mosaico.access.service._delete_configured_key": "api_keys",
     "mosaico.access.service._register_configured_key": "api_keys",
+    "mosaico.access.people.log_in_person": "people",
     "mosaico.access.service.record_use": "api_keys",
     "mosaico.access.sessions.log_in_with_link": "login_links",
     "mosaico.access.sessions.log_out": "browser_sessions",
@@ -88,6 +89,7 @@ LIMITED: Final[Mapping[str, str]] = {
 BATCHED: Final = frozenset(
     {
         "mosaico.access.service._revoke_first_keys",
+        "mosaico.access.sessions.end_sessions",
         "mosaico.alerts.publishing.store_and_publish",
         "mosaico.alerts.service._CREATE_STATES",
         "mosaico.alerts.service.reset_states",

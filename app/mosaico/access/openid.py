@@ -1,7 +1,8 @@
 """A client of an OpenID Connect provider: the code flow with PKCE, and logouts that the provider reports.
 
 Sources: OpenID Connect Core 1.0 (3.1), Discovery 1.0, Back-Channel Logout 1.0; RFC 7636 (PKCE); RFC 9700 (best
-current practice). Signatures and claims are checked by joserfc and Authlib.
+current practice). Signatures and claims are checked by joserfc and Authlib, which are imported for the first login only: they take longer
+than the rest of the API, and most services have no provider.
 """
 
 import secrets
@@ -10,22 +11,19 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 import httpx
-from authlib.oauth2.rfc7636 import create_s256_code_challenge
-from authlib.oidc.core import CodeIDToken
-from joserfc import jwt
-from joserfc.errors import InvalidKeyIdError, JoseError
-from joserfc.jwk import KeySet
-from joserfc.jws import JWSRegistry
 
 from mosaico.access.login_rules import Identity
 from mosaico.core.errors import Unauthorized, Unavailable
 from mosaico.core.http.client import outbound_client
 from mosaico.core.login_settings import OpenIdSettings
 from mosaico.core.network_policy import ALLOW_ALL_ADDRESSES
+
+if TYPE_CHECKING:
+    from joserfc.jwk import KeySet
 
 TIMEOUT_S: Final = 10.0
 MAX_BYTES: Final = 1024 * 1024
@@ -87,6 +85,9 @@ class OpenIdProvider:
 
     def login_url(self, attempt: LoginAttempt, callback: str) -> str:
         """The address at the provider to which a browser goes. Raises: `ProviderUnavailable`."""
+        # Imported for logins only, as the docstring of the module says.
+        from authlib.oauth2.rfc7636 import create_s256_code_challenge
+
         fields = {
             "response_type": "code",
             "client_id": self.settings.client_id,
@@ -183,6 +184,10 @@ class OpenIdProvider:
         return claims if claims.get("sub") == subject else {}
 
     def _verified(self, token: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        # As above.
+        from authlib.oidc.core import CodeIDToken
+        from joserfc.errors import JoseError
+
         header: dict[str, Any] = {}
         decoded = self._decode(token, header)
         options = {
@@ -213,6 +218,11 @@ class OpenIdProvider:
 
     def _decode(self, token: str, header: dict[str, Any] | None = None) -> dict[str, Any]:
         """The claims of a token whose signature is right. Raises: `LoginRefused`, `ProviderUnavailable`."""
+        # As above.
+        from joserfc import jwt
+        from joserfc.errors import InvalidKeyIdError, JoseError
+        from joserfc.jws import JWSRegistry
+
         offered = self._metadata().get("id_token_signing_alg_values_supported") or ["RS256"]
         allowed = [name for name in SIGNATURES if name in offered]
         registry = JWSRegistry(algorithms=allowed, strict_check_header=False)
@@ -245,7 +255,10 @@ class OpenIdProvider:
             raise ProviderUnavailable(f"the provider names no {name}")
         return address
 
-    def _keys(self, *, is_new: bool = False) -> KeySet:
+    def _keys(self, *, is_new: bool = False) -> "KeySet":
+        # As above.
+        from joserfc.jwk import KeySet
+
         address = self._endpoint("jwks_uri")
         if is_new:
             with self._lock:

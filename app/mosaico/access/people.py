@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import delete, select
+from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from mosaico.access.login_rules import Identity
-from mosaico.access.models import BrowserSession, Person
+from mosaico.access.models import Person
 from mosaico.access.rules import RoleName
 from mosaico.access.schemas import PersonView
 from mosaico.access.service import check_limit
-from mosaico.access.sessions import NewSession, start_person_session
+from mosaico.access.sessions import NewSession, end_sessions, start_person_session
 from mosaico.core.errors import Forbidden, NotFound
 from mosaico.core.ids import new_id
 from mosaico.core.keyset import PageQuery, select_page
@@ -54,14 +54,6 @@ def log_in_person(
     return start_person_session(session, row.id, now, provider_session=identity.session_id)
 
 
-def end_lost_access(session: Session, identity: Identity) -> None:
-    """End the sessions of a person who has no role any more."""
-    person = select(Person.id).where(
-        Person.issuer == identity.issuer, Person.subject == identity.subject
-    )
-    session.execute(delete(BrowserSession).where(BrowserSession.person_id.in_(person)))
-
-
 def set_blocked(session: Session, person_id: str, *, is_blocked: bool, now: datetime) -> None:
     """Block a person, whose sessions and keys stop working within a second, or let them log in again.
 
@@ -70,7 +62,7 @@ def set_blocked(session: Session, person_id: str, *, is_blocked: bool, now: date
     person = UnknownPerson.unless(session.get(Person, person_id, with_for_update=True))
     if is_blocked:
         person.blocked_at = person.blocked_at or now
-        session.execute(delete(BrowserSession).where(BrowserSession.person_id == person_id))
+        end_sessions(session, person.issuer, subject=person.subject)
     else:
         person.blocked_at = None
     session.flush()

@@ -10,7 +10,7 @@ from mosaico.access.audit import AuditResource, record_action
 from mosaico.access.login_pages import logged_in, login_page
 from mosaico.access.login_rules import Identity, decide_role
 from mosaico.access.openid import LoginAttempt, LoginRefused, OpenIdProvider
-from mosaico.access.people import NoRole, end_lost_access, log_in_person
+from mosaico.access.people import NoRole, log_in_person
 from mosaico.access.sessions import NewSession
 from mosaico.core.encryption import SecretBox
 from mosaico.core.errors import AppError, NotFound
@@ -75,7 +75,7 @@ def end_sessions(request: Request, form: SentForm, res: Res) -> Response:
     provider = find_provider(request, res)
     reported = provider.read_logout(form.text("logout_token"))
     with res.db.begin() as session:
-        sessions.end_provider_sessions(
+        sessions.end_sessions(
             session,
             provider.settings.issuer,
             subject=reported.subject,
@@ -101,7 +101,8 @@ def log_in_identity(res: Resources, identity: Identity) -> NewSession:
     role = decide_role(identity, res.login.rules)
     with res.db.begin() as session:
         if role is None:
-            end_lost_access(session, identity)
+            # The role was lost since the last login.
+            sessions.end_sessions(session, identity.issuer, subject=identity.subject)
             new_session = None
         else:
             new_session = log_in_person(session, identity, role, res.clock())

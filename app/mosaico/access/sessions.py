@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from sqlalchemy import delete, func, or_, select
+from sqlalchemy import ColumnElement, and_, delete, func, or_, select
 from sqlalchemy.orm import Session
 
 from mosaico.access.audit import AuditActor
@@ -28,7 +28,7 @@ from mosaico.access.queries import (
 )
 from mosaico.access.rules import hash_token, is_usable
 from mosaico.access.service import FIRST_KEY_NAME
-from mosaico.core.batch_delete import delete_batch
+from mosaico.core.batch_delete import delete_all, delete_batch
 from mosaico.core.defaults import KEEP_ENDED_SESSIONS
 from mosaico.core.encryption import CorruptedSecret, SecretBox, UnknownMasterKey
 from mosaico.core.errors import Unauthorized
@@ -164,17 +164,17 @@ def find_ended_owner(session: Session, token: str) -> str | None:
     return session.scalar(select(owner).where(BrowserSession.digest == hash_token(token)))
 
 
-def end_provider_sessions(
-    session: Session, issuer: str, *, subject: str | None, provider_session: str | None
-) -> int:
-    """End the sessions that a provider ends; returns their number. At least one of both is given."""
-    person = select(Person.id).where(Person.issuer == issuer)
+def end_sessions(
+    session: Session, issuer: str, *, subject: str | None, provider_session: str | None = None
+) -> None:
+    """End the sessions of a person, or of a session at the provider; at least one of both is given."""
+    people = select(Person.id).where(Person.issuer == issuer)
     if subject is not None:
-        person = person.where(Person.subject == subject)
-    ended = delete(BrowserSession).where(BrowserSession.person_id.in_(person))
+        people = people.where(Person.subject == subject)
+    ended: ColumnElement[bool] = BrowserSession.person_id.in_(people)
     if provider_session is not None:
-        ended = ended.where(BrowserSession.provider_session == provider_session)
-    return len(session.execute(ended.returning(BrowserSession.digest)).all())
+        ended = and_(ended, BrowserSession.provider_session == provider_session)
+    delete_all(session, BrowserSession, ended)
 
 
 def list_open_sessions(

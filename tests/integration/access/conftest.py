@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import func, select, text
 
-from mosaico.access.models import ApiKey, AuditEntry, IdempotencyKey, RateWindow
+from mosaico.access.models import ApiKey, AuditEntry, IdempotencyKey, Person, RateWindow
 from mosaico.access.rules import RoleName
 from mosaico.access.service import create_key
 from mosaico.core.db import Base, Database
@@ -47,7 +47,7 @@ def tables(database_url: str) -> Iterator[Database]:
     db = Database(database_url, pool_size=POOL_SIZE)
     mine = [
         Base.metadata.tables[model.__tablename__]
-        for model in (ApiKey, AuditEntry, IdempotencyKey, RateWindow)
+        for model in (Person, ApiKey, AuditEntry, IdempotencyKey, RateWindow)
     ]
     Base.metadata.create_all(db.engine, tables=mine)
     TOYS.metadata.create_all(db.engine)
@@ -58,7 +58,9 @@ def tables(database_url: str) -> Iterator[Database]:
 @pytest.fixture
 def db(tables: Database) -> Database:
     with tables.begin() as session:
-        session.execute(text("TRUNCATE api_keys, audit_log, idempotency_keys, rate_windows, toys"))
+        session.execute(
+            text("TRUNCATE people, api_keys, audit_log, idempotency_keys, rate_windows, toys")
+        )
     return tables
 
 

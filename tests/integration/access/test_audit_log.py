@@ -65,6 +65,7 @@ def test_audit_log__entry_contains_key_request_and_path(service: Service) -> Non
     service.post("/agents", {"id": "a", "name": "A"}, **{"X-Request-Id": "run-7"})
     (line,) = lines(service)
     assert line.pop("at").endswith("Z")
+    assert line.pop("actorName")
     assert line == {
         "seq": line["seq"],
         "actorType": "key",

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mosaico.core.row_limits import INTERNAL_TABLES, LIMITED_TABLES
+from mosaico.row_policies import INTERNAL_TABLES, LIMITED_TABLES
 from mosaico.table_list import METADATA
 from tests.support.browser_sessions import HTML, log_in
 from tests.support.described_api import api_routes

@@ -45,6 +45,7 @@ LIST_COMMANDS: Mapping[str, str] = {
     "kpi-not-found": "benchmarks list",
     "notification-not-found": "inbox list",
     "run-not-found": "runs list",
+    "unknown-person": "people list",
     "schedule-not-found": "schedules list",
     "silence-not-found": "alerts silences list",
     "trace-not-found": "runs traces",

@@ -164,6 +164,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "keys create": ("mosaico keys create 'nightly pipeline' --role run",),
     "keys update": ("mosaico keys update KEY --name 'nightly pipeline'",),
     "keys revoke": ("mosaico keys revoke KEY --yes",),
+    "people list": ("mosaico people list",),
+    "people show": ("mosaico people show PERSON",),
+    "people update": ("mosaico people update PERSON --blocked",),
     "audit": ("mosaico audit --action delete_agent --limit 20",),
 }
 

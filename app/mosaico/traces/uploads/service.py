@@ -35,8 +35,7 @@ SOURCE = "local"
 
 # The dataset of a benchmark, and the agent, that the caller sees.
 VISIBLE_DATASET = """
-    SELECT FROM benchmarks WHERE dataset_ref = :name
-    AND (CAST(:agent_id AS text) IS NULL OR EXISTS (SELECT FROM agents WHERE id = :agent_id))
+    SELECT WHERE mosaico_sees_dataset(:name) AND (CAST(:agent_id AS text) IS NULL OR mosaico_sees_agent(:agent_id))
 """
 
 
