@@ -73,11 +73,15 @@ STATES: Final = (
 )  # fmt: skip
 
 
+# On the way to a provider and back.
+REDIRECTS: Final = frozenset({"/login/provider", "/login/callback"})
+
+
 def iter_page_routes() -> Iterator[DeclaredRoute]:
     """The routes of pages without their forms."""
     for router in PAGES:
         for route in router.routes:
-            if route.method == "GET":
+            if route.method == "GET" and route.path not in REDIRECTS:
                 yield route
 
 
