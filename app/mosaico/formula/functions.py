@@ -6,8 +6,10 @@ an existing function never changes, because formulas are stored.
 
 import ast as python
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from functools import reduce
 from operator import add, ge, gt, le, lt, mul, sub, truediv
 from types import MappingProxyType
@@ -18,9 +20,16 @@ MAX_BYTES = 4096
 MAX_DEPTH = 32
 MAX_NODES = 256
 MAX_MISTAKES = 20
+# No float has a decimal beyond these.
+MAX_DIGITS = 300
 # Computed metrics are rarely equal to the last bit; 1e-9 is far below every difference that matters
 # and far above rounding errors.
 EQUAL_WITHIN = 1e-9
+
+# Of the trials of an item; a run with more of them is not known.
+MAX_K = 999
+_PERCENTILE = re.compile("p([1-9][0-9]?)")
+_PASSES = re.compile("pass_(at|pow)_([1-9][0-9]{0,2})")
 
 Emit = Callable[[Sequence[python.expr]], python.expr]
 
@@ -53,6 +62,8 @@ class FormulaFunction:
         """The number of arguments, in words."""
         if self.max_arguments is None:
             return f"at least {_count_arguments(self.min_arguments)}"
+        if self.max_arguments > self.min_arguments:
+            return f"{self.min_arguments} or {_count_arguments(self.max_arguments)}"
         return _count_arguments(self.min_arguments)
 
 
@@ -63,6 +74,27 @@ class FormulaStatistic(NamedTuple):
     meaning: str
 
 
+class PassStatistic(NamedTuple):
+    """PASS_AT_K or PASS_POW_K of a metric, and its k."""
+
+    function: str
+    k: int
+
+    @property
+    def name(self) -> str:
+        """Its name as a statistic of the metric: `pass_at_3`."""
+        return f"{self.function.lower().removesuffix('k')}{self.k}"
+
+
+class StatisticFunction(NamedTuple):
+    """A statistic of a metric that is written as a function of the metric and a whole number k."""
+
+    name: str
+    signature: str
+    meaning: str
+    example: str
+
+
 class FormulaOperator(NamedTuple):
     """An operator; a higher rank binds tighter."""
 
@@ -70,6 +102,23 @@ class FormulaOperator(NamedTuple):
     rank: int
     meaning: str
     example: str
+
+
+def percentile_of(stat: str) -> int | None:
+    """The percent of a percentile, p1 to p99; None for any other statistic."""
+    match = _PERCENTILE.fullmatch(stat)
+    return int(match[1]) if match else None
+
+
+def passes_of(stat: str) -> PassStatistic | None:
+    """The function and the k of a statistic such as `pass_at_3`; None for any other one."""
+    match = _PASSES.fullmatch(stat)
+    return PassStatistic(f"PASS_{match[1].upper()}_K", int(match[2])) if match else None
+
+
+def is_statistic(stat: str) -> bool:
+    """Return whether a metric has a statistic of this name."""
+    return stat in STATISTICS or percentile_of(stat) is not None or passes_of(stat) is not None
 
 
 def _count_arguments(count: int) -> str:
@@ -108,6 +157,34 @@ def _logarithm(value: float) -> float:
     if value <= 0.0:
         raise ValueError("the logarithm of a number that is not positive")
     return math.log(value)
+
+
+def _exponential(value: float) -> float:
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
+
+
+def _power(base: float, exponent: float) -> float:
+    if base == 0.0 and exponent < 0.0:
+        raise ValueError("a negative power of 0")
+    if base < 0.0 and not exponent.is_integer():
+        raise ValueError("a power of a negative number with an exponent that is not whole")
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        return math.inf
+
+
+def _rounded(value: float, digits: float = 0.0) -> float:
+    if not (digits.is_integer() and abs(digits) <= MAX_DIGITS):
+        raise ValueError(
+            f"a number of digits that is not whole, from -{MAX_DIGITS} to {MAX_DIGITS}"
+        )
+    # Decimal, because round() of a float rounds 0.125 to 0.12, and 2.675, which is a little less, to 2.67.
+    step = Decimal(1).scaleb(-int(digits))
+    return float((Decimal(repr(value)) / step).to_integral_value(ROUND_HALF_UP) * step)
 
 
 def _clamp(value: float, low: float, high: float) -> float:
@@ -212,6 +289,37 @@ _FUNCTION_TABLE = (
         max_arguments=1,
     ),
     FormulaFunction(
+        name="EXP",
+        signature="EXP(x)",
+        meaning="e to the power of x",
+        example="EXP(-LATENCY_MS / 1000)",
+        apply=_exponential,
+        max_arguments=1,
+        hides_infinity=True,
+        can_overflow=True,
+    ),
+    FormulaFunction(
+        name="POW",
+        signature="POW(x, y)",
+        meaning="x to the power of y; undefined for a negative power of 0, and for a negative x when y is not whole",
+        example="POW(PRECISION * RECALL, 0.5)",
+        apply=_power,
+        min_arguments=2,
+        max_arguments=2,
+        hides_infinity=True,
+        can_overflow=True,
+    ),
+    FormulaFunction(
+        name="ROUND",
+        signature="ROUND(x, digits)",
+        meaning="x with this many decimals, halves away from 0; without digits a whole number; -2 rounds to hundreds",
+        example="ROUND(ROUGE, 2)",
+        apply=_rounded,
+        max_arguments=2,
+        hides_infinity=True,
+        can_overflow=True,
+    ),
+    FormulaFunction(
         name="CLAMP",
         signature="CLAMP(x, low, high)",
         meaning="x, but not below low and not above high; undefined when low is above high",
@@ -235,6 +343,28 @@ _FUNCTION_TABLE = (
 
 FUNCTIONS = MappingProxyType({row.name: row for row in _FUNCTION_TABLE})
 
+# Not functions of numbers: each is a statistic of its metric, so they are never called.
+STATISTIC_FUNCTIONS = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            StatisticFunction(
+                "PASS_AT_K",
+                "PASS_AT_K(METRIC, k)",
+                "estimated probability that at least one of k trials of an item passes; undefined when no item has"
+                " k trials, and when a value is not 0 or 1",
+                "PASS_AT_K(TASK_PASSED, 3)",
+            ),
+            StatisticFunction(
+                "PASS_POW_K",
+                "PASS_POW_K(METRIC, k)",
+                "estimated probability that all of k trials of an item pass (pass^k); undefined as PASS_AT_K is",
+                "PASS_POW_K(TASK_PASSED, 3)",
+            ),
+        )
+    }
+)
+
 STATISTICS = MappingProxyType(
     {
         row.name: row
@@ -256,6 +386,8 @@ STATISTICS = MappingProxyType(
         )
     }
 )
+
+_PERCENTILES = FormulaStatistic("p1 … p99", "any other percentile, such as p90")
 
 OPERATORS = (
     FormulaOperator("IF … THEN … ELSE …", 0, "one of two values; only the selected value is computed",
@@ -316,6 +448,10 @@ def help_document() -> dict[str, Any]:
                 "weighted": row.weighted,
             }
             for row in FUNCTIONS.values()
+        ]
+        + [
+            {**row._asdict(), "minArguments": 2, "maxArguments": 2, "weighted": False}
+            for row in STATISTIC_FUNCTIONS.values()
         ],
         "operators": [
             {
@@ -326,7 +462,10 @@ def help_document() -> dict[str, Any]:
             }
             for row in OPERATORS
         ],
-        "statistics": [{"name": row.name, "meaning": row.meaning} for row in STATISTICS.values()],
+        "statistics": [
+            {"name": row.name, "meaning": row.meaning}
+            for row in (*STATISTICS.values(), _PERCENTILES)
+        ],
         "references": [
             {"form": "METRIC", "meaning": "mean of a metric; names count in any case"},
             {"form": "METRIC.stat", "meaning": "another statistic of the metric"},

@@ -213,6 +213,7 @@ def _kpi_values(
         lambda key, name: aggregates[column_of(key)].statistic(name),
         measured_texts(metrics.refs, aggregates),
         {column: gap.describe() for column, gap in gaps.items()},
+        lambda ref: aggregates[column_of(ref.key)].explain_missing(ref.stat),
     )
 
 

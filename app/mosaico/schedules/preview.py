@@ -165,7 +165,7 @@ def _describe_days(text: str) -> str:
 
 def _describe_items(text: str, field: CronField) -> list[str]:
     """The comma-separated items of a field, in English; the numbers of a step one by one."""
-    phrases = []
+    phrases: list[str] = []
     for item in text.split(","):
         if "/" in item:
             names = [_describe_value(str(n), field) for n in numbers_of_item(item, field)]

@@ -93,7 +93,8 @@ def measure_metric(reference: Reference, aggregate: Aggregate) -> Measurement:
     spec = _value_spec(str(reference), column_spec, reference.stat)
     value = aggregate.statistic(reference.stat)
     if value is None:
-        return Measurement(spec=spec, point=None, reason="no trace has a value")
+        reason = aggregate.explain_missing(reference.stat) or "no trace has a value"
+        return Measurement(spec=spec, point=None, reason=reason)
     is_mean = reference.stat == "mean"
     # Only a mean has a standard error that follows from the aggregate; percentiles and sums would
     # need the values of all traces.
@@ -122,8 +123,8 @@ def measure_kpi(
         # optional.
         unit = unit or measurement.spec.unit
         spec = replace(measurement.spec, name=name, harm=spec.harm, unit=unit)
-        # A KPI has no value where its metric has too few.
-        point = None if value is None else measurement.point
+        # A KPI has no value where its metric has too few. Runs of earlier versions have no percentiles.
+        point = None if value is None else measurement.point or RunPoint(value=value, error=None)
         return replace(measurement, spec=spec, point=point, reason=reason)
     if value is None:
         return Measurement(spec=spec, point=None, reason=reason)
