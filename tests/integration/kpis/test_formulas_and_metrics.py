@@ -55,10 +55,10 @@ def test_evaluate_formula__uses_the_given_values(service: Service) -> None:
     assert "ACCURACY has no value" in missing["undefinedReason"]
     wrong = service.expect_problem(422, "POST", evaluate, {"formula": "ROUG +", "values": values})
     assert wrong["errors"]
-    misnamed = {"formula": "ROUGE", "values": {"ROUGE": 1, "a/b": 2, "ROUGE.p96": 3}}
+    misnamed = {"formula": "ROUGE", "values": {"ROUGE": 1, "a/b": 2, "ROUGE.p100": 3}}
     assert pointers(service.expect_problem(422, "POST", evaluate, misnamed)) == [
         "/values/a~1b",
-        "/values/ROUGE.p96",
+        "/values/ROUGE.p100",
     ]
     for hostile in (b"NaN", b"1e999", b'"1"', b"true", b"123456789012345678901234567890"):
         body = b'{"formula": "ROUGE", "values": {"ROUGE": ' + hostile + b"}}"
