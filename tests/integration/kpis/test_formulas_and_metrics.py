@@ -13,11 +13,11 @@ def test_validate_formula__returns_all_errors(service: Service) -> None:
         "referencedMetrics": ["BLEU", "ROUGE"],
         "errors": [],
     }
-    text = "AVERAGE(ROGUE,\n  BLEU.p96)"
+    text = "AVERAGE(ROGUE,\n  BLEU.p100)"
     bad = service.post(f"{FORMULAS}/validate", {"formula": text})
     assert (bad["valid"], bad["formula"]) == (False, None)
     assert [(error["line"], error["column"]) for error in bad["errors"]] == [(1, 9), (2, 8)]
-    assert [text[slice(*error["span"])] for error in bad["errors"]] == ["ROGUE", "p96"]
+    assert [text[slice(*error["span"])] for error in bad["errors"]] == ["ROGUE", "p100"]
     assert "Did you mean ROUGE" in bad["errors"][0]["message"]
     for formula in ("ROUGE > 1", "((((", "'; DROP TABLE x", "😀", "(" * 4000, "ROUGE +" * 500):
         answer = service.post(f"{FORMULAS}/validate", {"formula": formula})

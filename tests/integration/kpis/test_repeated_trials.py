@@ -12,7 +12,7 @@ KPIS = [
 
 def upload(service: Service, name: str, passes: list[list[bool]]) -> JSON:
     """A run whose item i has these trials; the latencies are 100, 200, … ms."""
-    traces = []
+    traces: list[JSON] = []
     for item, trials in enumerate(passes):
         for trial, is_pass in enumerate(trials):
             trace = pair(item, "yes", "yes" if is_pass else "no")

@@ -155,8 +155,14 @@ def test_render_alerts__a_resolved_message_has_no_severity_and_names_the_duratio
         ),
         (FakeAlert(state="NO_DATA"), "[CRITICAL] Support bot: answer quality has no value"),
         (
-            FakeAlert(state="RUN_FAILED", name="run failed", rule_id=None, value=None),
-            "[CRITICAL] Support bot: run failed",
+            FakeAlert(
+                state="RUN_FAILED",
+                name="run failed",
+                rule_id=None,
+                value=None,
+                details=AlertDetails(title_note="SOURCE_UNREACHABLE"),
+            ),
+            "[CRITICAL] Support bot: run failed: SOURCE_UNREACHABLE",
         ),
         (
             FakeAlert(state="SCHEDULE_MISSED", name="every night", rule_id=None, value=None),
@@ -164,13 +170,44 @@ def test_render_alerts__a_resolved_message_has_no_severity_and_names_the_duratio
         ),
         (
             FakeAlert(
+                state="SCHEDULE_MISSED",
+                name="every night",
+                rule_id=None,
+                value=None,
+                details=AlertDetails(title_note="is disabled: 3 runs failed in a row"),
+            ),
+            "[CRITICAL] Support bot: schedule every night is disabled: 3 runs failed in a row",
+        ),
+        (
+            FakeAlert(
+                value=0.7,
+                baseline=None,
+                details=AlertDetails(
+                    value_name="answer quality", is_share=True, title_note="below 0.85"
+                ),
+            ),
+            "[CRITICAL] Support bot: answer quality 0.70, below 0.85",
+        ),
+        (
+            FakeAlert(
+                state="RESOLVED",
+                value=0.91,
+                details=AlertDetails(
+                    value_name="answer quality", is_share=True, title_note="above 0.85"
+                ),
+            ),
+            "Resolved: Support bot: answer quality 0.91, above 0.85",
+        ),
+        (
+            FakeAlert(
                 state="RUN_MISSED",
                 severity="WARNING",
                 value=None,
-                # 26 hours are 1 day in the largest unit.
-                details=AlertDetails(since=NOW - timedelta(hours=26)),
+                details=AlertDetails(
+                    since=NOW - timedelta(hours=47), title_note="the limit is 26 hours"
+                ),
             ),
-            "[WARNING] Support bot: no new data for 1 day",
+            "[WARNING] Support bot: no new data for 47 hours, the limit is 26 hours",
         ),
         (
             FakeAlert(
