@@ -134,6 +134,7 @@ def opened_resources(
                 "harness_dir": str(settings.harness_dir or ""),
                 "agent_commands": str(settings.agent_commands or ""),
                 "rate_limit": str(settings.rate_limit),
+                "summary_at": settings.summary_at,
                 "false_pages_per_month": str(settings.false_pages_per_month or ""),
                 "require_if_match": "yes" if settings.require_if_match else "",
                 **import_options(settings),

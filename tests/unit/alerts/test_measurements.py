@@ -1,5 +1,7 @@
 """Measurements of watched values, their history and replays."""
 
+from typing import Any
+
 import pytest
 
 from mosaico.alerts.backtest import Replay
