@@ -19,8 +19,8 @@ from mosaico.formula.ast import (
     format_expression,
     split_filter,
 )
-from mosaico.formula.functions import (
-    FUNCTIONS,
+from mosaico.formula.functions import FUNCTIONS
+from mosaico.formula.metric_statistics import (
     STATISTIC_FUNCTIONS,
     STATISTICS,
     is_statistic,

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
-from mosaico.formula.functions import NEGATIVE_RANK, RANK, passes_of
+from mosaico.formula.functions import NEGATIVE_RANK, RANK
+from mosaico.formula.metric_statistics import passes_of
 
 WHOLE_TAG: Final = "tag"
 _FIELD: Final = "[A-Za-z_][A-Za-z0-9_.-]*"

@@ -30,12 +30,10 @@ from mosaico.formula.ast import (
     walk,
 )
 from mosaico.formula.errors import InvalidFormula, Mistake, mistake_at
-from mosaico.formula.functions import (
-    FUNCTIONS,
+from mosaico.formula.functions import FUNCTIONS, MAX_MISTAKES, FormulaFunction
+from mosaico.formula.metric_statistics import (
     MAX_K,
-    MAX_MISTAKES,
     STATISTIC_FUNCTIONS,
-    FormulaFunction,
     is_statistic,
     passes_of,
 )

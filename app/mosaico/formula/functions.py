@@ -6,7 +6,6 @@ an existing function never changes, because formulas are stored.
 
 import ast as python
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
@@ -14,6 +13,8 @@ from functools import reduce
 from operator import add, ge, gt, le, lt, mul, sub, truediv
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from mosaico.formula.metric_statistics import PERCENTILES, STATISTIC_FUNCTIONS, STATISTICS
 
 # The depth and the number of nodes bound the time of every walk; the bytes bound the lexer.
 MAX_BYTES = 4096
@@ -25,11 +26,6 @@ MAX_DIGITS = 300
 # Computed metrics are rarely equal to the last bit; 1e-9 is far below every difference that matters
 # and far above rounding errors.
 EQUAL_WITHIN = 1e-9
-
-# Of the trials of an item; a run with more of them is not known.
-MAX_K = 999
-_PERCENTILE = re.compile("p([1-9][0-9]?)")
-_PASSES = re.compile("pass_(at|pow)_([1-9][0-9]{0,2})")
 
 Emit = Callable[[Sequence[python.expr]], python.expr]
 
@@ -67,34 +63,6 @@ class FormulaFunction:
         return _count_arguments(self.min_arguments)
 
 
-class FormulaStatistic(NamedTuple):
-    """A statistic over the traces of a run."""
-
-    name: str
-    meaning: str
-
-
-class PassStatistic(NamedTuple):
-    """PASS_AT_K or PASS_POW_K of a metric, and its k."""
-
-    function: str
-    k: int
-
-    @property
-    def name(self) -> str:
-        """Its name as a statistic of the metric: `pass_at_3`."""
-        return f"{self.function.lower().removesuffix('k')}{self.k}"
-
-
-class StatisticFunction(NamedTuple):
-    """A statistic of a metric that is written as a function of the metric and a whole number k."""
-
-    name: str
-    signature: str
-    meaning: str
-    example: str
-
-
 class FormulaOperator(NamedTuple):
     """An operator; a higher rank binds tighter."""
 
@@ -102,23 +70,6 @@ class FormulaOperator(NamedTuple):
     rank: int
     meaning: str
     example: str
-
-
-def percentile_of(stat: str) -> int | None:
-    """The percent of a percentile, p1 to p99; None for any other statistic."""
-    match = _PERCENTILE.fullmatch(stat)
-    return int(match[1]) if match else None
-
-
-def passes_of(stat: str) -> PassStatistic | None:
-    """The function and the k of a statistic such as `pass_at_3`; None for any other one."""
-    match = _PASSES.fullmatch(stat)
-    return PassStatistic(f"PASS_{match[1].upper()}_K", int(match[2])) if match else None
-
-
-def is_statistic(stat: str) -> bool:
-    """Return whether a metric has a statistic of this name."""
-    return stat in STATISTICS or percentile_of(stat) is not None or passes_of(stat) is not None
 
 
 def _count_arguments(count: int) -> str:
@@ -343,52 +294,6 @@ _FUNCTION_TABLE = (
 
 FUNCTIONS = MappingProxyType({row.name: row for row in _FUNCTION_TABLE})
 
-# Not functions of numbers: each is a statistic of its metric, so they are never called.
-STATISTIC_FUNCTIONS = MappingProxyType(
-    {
-        row.name: row
-        for row in (
-            StatisticFunction(
-                "PASS_AT_K",
-                "PASS_AT_K(METRIC, k)",
-                "estimated probability that at least one of k trials of an item passes; undefined when no item has"
-                " k trials, and when a value is not 0 or 1",
-                "PASS_AT_K(TASK_PASSED, 3)",
-            ),
-            StatisticFunction(
-                "PASS_POW_K",
-                "PASS_POW_K(METRIC, k)",
-                "estimated probability that all of k trials of an item pass (pass^k); undefined as PASS_AT_K is",
-                "PASS_POW_K(TASK_PASSED, 3)",
-            ),
-        )
-    }
-)
-
-STATISTICS = MappingProxyType(
-    {
-        row.name: row
-        for row in (
-            FormulaStatistic(
-                "mean",
-                "arithmetic mean of the items, the trials of each averaged first;"
-                " a bare name means the same",
-            ),
-            FormulaStatistic("min", "smallest value"),
-            FormulaStatistic("max", "largest value"),
-            FormulaStatistic("std", "standard deviation"),
-            FormulaStatistic("p50", "median"),
-            FormulaStatistic("p95", "95th percentile"),
-            FormulaStatistic("p99", "99th percentile"),
-            FormulaStatistic("sum", "sum of the values"),
-            FormulaStatistic("count", "number of traces that have a value"),
-            FormulaStatistic("coverage", "share of the traces that have a value, 0 to 1"),
-        )
-    }
-)
-
-_PERCENTILES = FormulaStatistic("p1 … p99", "any other percentile, such as p90")
-
 OPERATORS = (
     FormulaOperator("IF … THEN … ELSE …", 0, "one of two values; only the selected value is computed",
              "IF ROUGE > 0.5 THEN ROUGE ELSE BLEU"),
@@ -464,7 +369,7 @@ def help_document() -> dict[str, Any]:
         ],
         "statistics": [
             {"name": row.name, "meaning": row.meaning}
-            for row in (*STATISTICS.values(), _PERCENTILES)
+            for row in (*STATISTICS.values(), PERCENTILES)
         ],
         "references": [
             {"form": "METRIC", "meaning": "mean of a metric; names count in any case"},

@@ -36,14 +36,8 @@ from mosaico.formula.ast import (
     unquote,
 )
 from mosaico.formula.errors import Mistake, mistake_at
-from mosaico.formula.functions import (
-    MAX_BYTES,
-    MAX_DEPTH,
-    MAX_K,
-    MAX_MISTAKES,
-    STATISTIC_FUNCTIONS,
-    PassStatistic,
-)
+from mosaico.formula.functions import MAX_BYTES, MAX_DEPTH, MAX_MISTAKES
+from mosaico.formula.metric_statistics import MAX_K, STATISTIC_FUNCTIONS, PassStatistic
 
 # What people write from other languages or copy from documents; each has exactly one meaning here,
 # so the parser goes on with it after the mistake is reported.

@@ -8,7 +8,7 @@ from typing import Final
 
 from mosaico.core.registry import suggest_names
 from mosaico.core.text import count_noun
-from mosaico.formula.functions import passes_of, percentile_of
+from mosaico.formula.metric_statistics import passes_of, percentile_of
 from mosaico.metrics.types import (
     InvalidMetricReference,
     MetricFailed,

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from mosaico.core.errors import AppError
 from mosaico.formula import InvalidFormula, Reference, compile_formula
 from mosaico.formula.bounds import EVERYTHING, Bounds
-from mosaico.formula.functions import passes_of
+from mosaico.formula.metric_statistics import passes_of
 from mosaico.formula.trend import Trend, trend_of
 from mosaico.metrics.registry import column_of, provider_for, ref_of_column
 from mosaico.metrics.types import Direction, MetricRef, MetricSpec, UnknownMetric

@@ -1,4 +1,4 @@
-"""A collapse that several rules see is one message to each recipient when it begins, and one when it is over."""
+"""What recipients are told of incidents: a collapse that several rules see is one message to each recipient when it begins, and one when it is over."""
 
 from tests.integration.alerts.conftest import RuleMaker, RunMaker
 from tests.support.service import JSON, Service
@@ -83,3 +83,18 @@ def test_collapse__another_recipient_gets_its_own_messages(
         run_with(right)
     # Of each: one that it fires, and one that it is over.
     assert len(titles(benchmark_service)) == 4
+
+
+def test_message__has_the_times_of_the_zone_of_the_schedule(
+    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
+) -> None:
+    for id_, zone, enabled in (("old", "Asia/Tokyo", False), ("now", "Europe/Rome", True)):
+        schedule = {"id": id_, "name": id_, "benchmarkId": "bench-001", "agentId": "agent-001"}
+        cron = {"cronExpression": "0 0 2 * * *", "timezone": zone, "enabled": enabled}
+        benchmark_service.post("/schedule-configs", {**schedule, **cron})
+    create_rule(condition="LESS_THAN", threshold=0.8)
+    run_with(5)
+    [message] = benchmark_service.list_items("/notifications")
+    [item] = message["items"]
+    assert any("Europe/Rome" in sentence for sentence in item["sentences"])
+    assert message["title"] == "Pelican: quality 0.50, below 0.80 (bench-001)"

@@ -3,6 +3,7 @@
 import math
 from datetime import timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -42,6 +43,18 @@ def test_render_alerts__a_drop_says_value_baseline_interval_since_change_items_a
         ("agent", "Support bot (agent-001)"),
         ("run", "run-1"),
     ]
+
+
+def test_render_alerts__times_are_in_the_zone_of_the_schedule() -> None:
+    names = NAMES._replace(zone=ZoneInfo("Europe/Rome"))
+    details = DETAILS.model_copy(update={"since": NOW - timedelta(days=3)})
+    alerts = [FakeAlert(), FakeAlert(state="RESOLVED", id="e-2", details=details)]
+    firing, resolved = render_alerts(alerts, lambda _: names).items
+    assert "since 2026-11-22 03:00 Europe/Rome." in firing.sentences[0]
+    assert (
+        "The incident lasted 3 days, from 2026-11-19 03:00 Europe/Rome to 2026-11-22 03:00 Europe/Rome."
+        in resolved.sentences
+    )
 
 
 def with_evidence(details: AlertDetails = DETAILS, **changed: Any) -> AlertDetails:

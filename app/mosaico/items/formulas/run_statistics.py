@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mosaico.formula import Reference
 from mosaico.formula.compile import CompiledFormula
-from mosaico.formula.functions import passes_of, percentile_of
+from mosaico.formula.metric_statistics import passes_of, percentile_of
 from mosaico.items.formulas.linearization import (
     FloatArray,
     ItemSumStatistic,
