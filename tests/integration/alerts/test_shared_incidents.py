@@ -1,4 +1,6 @@
-"""What recipients are told of incidents: a collapse that several rules see is one message to each recipient when it begins, and one when it is over."""
+"""What recipients are told of incidents: a collapse that several rules see is one message to each of them when it
+begins, and one when it is over.
+"""
 
 from tests.integration.alerts.conftest import RuleMaker, RunMaker
 from tests.support.service import JSON, Service
