@@ -1,27 +1,31 @@
-"""The time zone of what is said about an agent: that of its schedule."""
+"""The time zone of what is said about an agent: that of its schedule.
 
-from typing import Final
+Schedules belong to a domain above this one, which provides the function that reads them.
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from mosaico.core.clock import zone_names
 
+ZoneNameFinder: TypeAlias = Callable[[Session, str, str], str | None]
 UTC_ZONE: Final = ZoneInfo("UTC")
-# As SQL: the tables of schedules belong to a domain above this one. An enabled schedule comes first.
-_SELECT_ZONE: Final = text(
-    """
-    SELECT timezone FROM schedule_configs WHERE benchmark_id = :benchmark_id AND agent_id = :agent_id
-    ORDER BY enabled DESC, created_at, id LIMIT 1
-    """
-)
+
+_finders: Final = list[ZoneNameFinder]()
+
+
+def provide_zone_names(finder: ZoneNameFinder) -> None:
+    """Use a function of a benchmark ID and an agent ID that returns the name of their zone, or None."""
+    _finders[:] = [finder]
 
 
 def find_schedule_zone(session: Session, benchmark_id: str, agent_id: str) -> ZoneInfo:
-    """The zone of the oldest schedule of an agent and a benchmark; UTC without one."""
-    parameters = {"benchmark_id": benchmark_id, "agent_id": agent_id}
-    return named_zone(session.scalar(_SELECT_ZONE, parameters))
+    """The zone of the schedule of an agent and a benchmark; UTC without one."""
+    names = (finder(session, benchmark_id, agent_id) for finder in _finders)
+    return named_zone(next(names, None))
 
 
 def named_zone(name: str | None) -> ZoneInfo:

@@ -73,7 +73,8 @@ def format_in_zone(at: datetime, zone: tzinfo, *, has_seconds: bool = False) -> 
 
 def _is_counted_in(unit_s: int, seconds: float) -> bool:
     """Return whether a whole number of units says the duration well enough."""
-    return seconds >= _FEW_UNITS * unit_s or (seconds >= unit_s and not seconds % unit_s)
+    is_nearly_whole = seconds % unit_s < unit_s / 20
+    return seconds >= _FEW_UNITS * unit_s or (seconds >= unit_s and is_nearly_whole)
 
 
 def describe_duration(duration: timedelta) -> str:

@@ -88,7 +88,7 @@ def test_join_words__is_a_list_in_a_sentence(words: list[str], text: str) -> Non
         (7199, "119 minutes"),
         (47 * 3600 + 59, "47 hours"),
         (86_400, "1 day"),
-        (172_800, "2 days"),
+        (172_809, "2 days"),
         (250_000, "69 hours"),
         (4 * 86_400 - 1, "3 days"),
     ],
