@@ -151,7 +151,9 @@ COMMANDS = {
         "Evaluate models and MCP servers, and measure the cost of their tools.",
         Heading.HARNESSES,
     ),
-    "formula": Entry("mosaico.formula.cli:cli", "Check and evaluate KPI formulas.", Heading.FILES),
+    "formula": Entry(
+        "mosaico.metrics.formula_cli:cli", "Check and evaluate KPI formulas.", Heading.FILES
+    ),
     "demo": Entry(
         "mosaico.overview.cli:cli",
         "Load sample data: two runs of an agent, the second one worse.",

@@ -1,6 +1,5 @@
 """`mosaico doctor`: checks the installation and prints a remedy for each error."""
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
@@ -15,7 +14,7 @@ from mosaico.core.console.terminal import (
 )
 
 if TYPE_CHECKING:
-    from mosaico.doctor import Diagnosis
+    from mosaico.overview.diagnosis import Diagnosis
 
 EXIT_FAILED = 1
 
@@ -26,7 +25,8 @@ cli = CommandGroup("doctor", help="Check the installation.")
 def doctor(output: Format = OutputFormat.TABLE) -> None:
     """Check the installation: database, ports, clock, worker, keys and more.
 
-    Changes nothing. Exit codes: 0 everything is ok, 1 a check failed.
+    Where the service answers, it makes the checks itself, with its own settings; this needs a key with the role
+    admin. Otherwise the settings of this environment are checked. Changes nothing. Exit codes: 0 everything is ok, 1 a check failed.
     """
     from mosaico.core.settings import base_url, load_settings
     from mosaico.doctor import diagnose
@@ -34,7 +34,7 @@ def doctor(output: Format = OutputFormat.TABLE) -> None:
     settings = load_settings()
     diagnoses = list(diagnose(settings))
     if output is OutputFormat.JSON:
-        print_json({"items": [asdict(diagnosis) for diagnosis in diagnoses]})
+        print_json({"items": [diagnosis.model_dump(mode="json") for diagnosis in diagnoses]})
     else:
         rows = [
             [

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from mosaico.alerts.schedule_zones import provide_zone_names
 from mosaico.core.database_clock import DatabaseClock
 from mosaico.core.db import Database
 from mosaico.core.encryption import (
@@ -31,7 +32,11 @@ from mosaico.core.settings import Settings, base_url
 from mosaico.core.smtp import SmtpServer, parse_smtp_url
 from mosaico.notifications.registry import allow_chat_hosts
 from mosaico.postgres.server import EmbeddedPostgres
+from mosaico.schedules.queries import find_zone_name
 from mosaico.table_list import METADATA
+
+# Messages about runs are written below the domain of schedules, in every process.
+provide_zone_names(find_zone_name)
 
 
 def set_up_logs(settings: Settings) -> None:
@@ -135,6 +140,7 @@ def opened_resources(
                 "harness_dir": str(settings.harness_dir or ""),
                 "agent_commands": str(settings.agent_commands or ""),
                 "rate_limit": str(settings.rate_limit),
+                "summary_at": settings.summary_at,
                 "false_pages_per_month": str(settings.false_pages_per_month or ""),
                 "require_if_match": "yes" if settings.require_if_match else "",
                 **import_options(settings),

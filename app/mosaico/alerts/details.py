@@ -28,15 +28,16 @@ class AnomalyDetails(WireModel):
     min_detectable_effect: float
 
     @classmethod
-    def of(cls, score: AnomalyScore) -> "AnomalyDetails":
+    def of(cls, score: AnomalyScore, low: float, high: float) -> "AnomalyDetails":
+        """The score, and the expected range within the scale of the value."""
         return cls(
             method=score.method,
             width=score.width,
             history=score.history,
             z=score.z if math.isfinite(score.z) else None,
             critical=score.critical,
-            expected_low=score.low,
-            expected_high=score.high,
+            expected_low=low,
+            expected_high=high,
             min_detectable_effect=score.min_detectable_effect,
         )
 
@@ -77,6 +78,13 @@ class AlertDetails(WireModel):
     since: datetime | None = None
     since_run_id: str | None = None
     schedule_id: str | None = None
+    title_note: Annotated[
+        StoredText | None,
+        Field(
+            description="What the title says beside the value: the limit or the expected range; of a failed run the"
+            " error code, of a schedule the reason."
+        ),
+    ] = None
     changes: tuple[StoredText, ...] = ()
     rule_revision: Annotated[
         int | None, Field(description="Revision of the alert rule that was evaluated.")

@@ -5,11 +5,11 @@ that never began look alike: runs repeat old data, find nothing, fail, or do not
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from itertools import pairwise
 from typing import Final
 
-from mosaico.core.text import format_utc
+from mosaico.core.text import format_in_zone
 from mosaico.run_store.rules import RunStatus, Validity
 
 # Due times of a schedule, or longest gaps, without new data after which an agent is stale.
@@ -46,6 +46,6 @@ def describe_last_run(
             return f"The last run was {status.lower()}."
 
 
-def describe_no_data(since: datetime, last_run: str, expected: str) -> str:
-    """The explanation of an alert about missing data."""
-    return f"No new data since {format_utc(since)}; {expected}. {last_run}"
+def describe_no_data(since: datetime, last_run: str, expected: str, zone: tzinfo) -> str:
+    """The explanation of an alert about missing data; its time is in the zone."""
+    return f"No new data since {format_in_zone(since, zone)}; {expected}. {last_run}"

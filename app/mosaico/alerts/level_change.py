@@ -7,7 +7,7 @@ from mosaico.alerts.details import AlertDetails
 from mosaico.alerts.natural_scale import EvidenceText, value_of_level
 from mosaico.alerts.rules import AlertEventState
 from mosaico.alerts.silence_matchers import MatchedAlert
-from mosaico.kpis.number_text import format_value, format_values
+from mosaico.kpis.number_text import format_value, format_values, short_value
 
 # States of an open incident: its worst items and what to do are of interest.
 BAD_STATES = frozenset({AlertEventState.FIRING, AlertEventState.WORSE, AlertEventState.LATE})
@@ -44,7 +44,12 @@ def describe_levels(alert: AlertFields, *, with_baseline: bool) -> str:
     name = details.value_name or alert.name
     if alert.value is None:
         return name
+    note = f", {details.title_note}" if details.title_note else ""
     if alert.baseline is None or not with_baseline:
+        if note:
+            return (
+                f"{name} {short_value(alert.value, details.unit, is_share=details.is_share)}{note}"
+            )
         text = format_value(alert.value, details.unit, is_share=details.is_share)
         return f"{name} is {text}"
     levels = _Levels.of(alert)
@@ -52,7 +57,7 @@ def describe_levels(alert: AlertFields, *, with_baseline: bool) -> str:
         [levels.before, levels.now], details.unit, is_share=details.is_share
     )
     window = f" in {levels.width} runs" if levels.width > 1 else ""
-    return f"{name} {before} → {now}{window}"
+    return f"{name} {before} → {now}{window}{note}"
 
 
 def describe_change(alert: AlertFields) -> str | None:

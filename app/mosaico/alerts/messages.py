@@ -7,11 +7,12 @@ items, and what to do. Alerts with one cause are told once, with the names of al
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from typing import NamedTuple, TypeAlias
 
 from mosaico.alerts.level_change import BAD_STATES, AlertFields, describe_change, describe_levels
 from mosaico.alerts.rules import AlertEventState
-from mosaico.core.text import describe_duration, format_number, format_utc
+from mosaico.core.text import describe_duration, format_in_zone, format_number
 from mosaico.core.web.page_paths import (
     rule_page_path,
     run_page_path,
@@ -34,10 +35,12 @@ GOOD_STATES = frozenset({AlertEventState.RESOLVED, AlertEventState.PARTLY_BACK})
 
 
 class DisplayNames(NamedTuple):
-    """Display names of the benchmark and the agent of an alert."""
+    """Display names of the benchmark and the agent of an alert, and the zone of its times."""
 
     benchmark: str
     agent: str
+    zone: tzinfo = UTC
+    """The zone of the times that are said of the alert."""
 
 
 NamesOf: TypeAlias = Callable[[AlertFields], DisplayNames]
@@ -217,15 +220,19 @@ def headline_of(alert: AlertFields) -> str:
         case AlertEventState.NO_DATA:
             return f"{alert.details.value_name or alert.name} has no value"
         case AlertEventState.SCHEDULE_MISSED:
-            return f"schedule {alert.name} did not run"
+            return f"schedule {alert.name} {alert.details.title_note or 'did not run'}"
         case AlertEventState.RUN_MISSED | AlertEventState.STALE:
-            return f"no new data{_after(alert, 'for')}"
+            return f"no new data{_after(alert, 'for')}{_noted(alert, ', ')}"
         case AlertEventState.RUN_INVALID | AlertEventState.RUN_FAILED:
-            return alert.name
+            return f"{alert.name}{_noted(alert, ': ')}"
         case AlertEventState.RESOLVED:
             return describe_levels(alert, with_baseline=False)
         case _:
             return describe_levels(alert, with_baseline=True)
+
+
+def _noted(alert: AlertFields, separator: str) -> str:
+    return f"{separator}{alert.details.title_note}" if alert.details.title_note else ""
 
 
 def _render_item(
@@ -238,7 +245,7 @@ def _render_item(
     return MessageItem(
         title=f"{names.agent}: {headline_of(alert)}"
         + (f" ({names.benchmark})" if with_benchmark else ""),
-        sentences=tuple(_sentences(cause)),
+        sentences=tuple(_sentences(cause, names.zone)),
         facts=(MessageFact("severity", _severity(cause.alerts)),) if has_severity else (),
         link=_run_link(alert),
         links=tuple(_trace_links(alert)) if is_bad else (),
@@ -246,9 +253,9 @@ def _render_item(
     )
 
 
-def _sentences(cause: AlertCause) -> Iterator[str]:
+def _sentences(cause: AlertCause, zone: tzinfo) -> Iterator[str]:
     alert = cause.first
-    yield _first_line(alert)
+    yield _first_line(alert, zone)
     if cause.other_value_names:
         yield f"The same is true of {', '.join(cause.other_value_names)}."
     if AlertEventState(alert.state) in BAD_STATES:
@@ -256,14 +263,14 @@ def _sentences(cause: AlertCause) -> Iterator[str]:
     if alert.state == AlertEventState.RESOLVED and alert.details.since is not None:
         yield (
             f"The incident lasted {describe_duration(alert.created_at - alert.details.since)}, from"
-            f" {format_utc(alert.details.since)} to {format_utc(alert.created_at)}."
+            f" {format_in_zone(alert.details.since, zone)} to {format_in_zone(alert.created_at, zone)}."
         )
     if alert.rule_id is not None:
         names = cause.rule_names
         yield f"Alert rule{'' if len(names) == 1 else 's'}: {', '.join(names)}."
 
 
-def _first_line(alert: AlertFields) -> str:
+def _first_line(alert: AlertFields, zone: tzinfo) -> str:
     """Value, unit, baseline, interval and since when; the stored explanation where there is no
     interval.
     """
@@ -271,7 +278,7 @@ def _first_line(alert: AlertFields) -> str:
     since = alert.details.since
     if AlertEventState(alert.state) not in BAD_STATES or since is None:
         return line
-    return f"{line.removesuffix('.')}; since {format_utc(since)}."
+    return f"{line.removesuffix('.')}; since {format_in_zone(since, zone)}."
 
 
 def _changes(changes: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain, islice
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import Row, TextClause, text
 from sqlalchemy.orm import Session
@@ -16,7 +17,9 @@ from mosaico.alerts.freshness import describe_last_run, describe_no_data
 from mosaico.alerts.models import EXPECTS_RUNS
 from mosaico.alerts.publishing import EventNotice, publish_notices
 from mosaico.alerts.rules import AlertEventState
+from mosaico.alerts.schedule_zones import find_schedule_zone
 from mosaico.core.batches import STATEMENT_ROWS, keyset_batches
+from mosaico.core.text import count_noun
 from mosaico.notifications.types import MessageSeverity
 from mosaico.run_store.models import NEW_DATA
 
@@ -105,7 +108,8 @@ def report_missing_runs(session: Session, now: datetime) -> int:
             rule_id=gap.rule_id,
             since=gap.since,
             severity=MessageSeverity(gap.severity),
-            explanation=_explain(gap),
+            title_note=f"the limit is {count_noun(gap.max_hours, 'hour')}",
+            explanation=_explain(gap, find_schedule_zone(session, gap.benchmark_id, gap.agent_id)),
         )
         for gap in gaps
     ]
@@ -150,10 +154,10 @@ def find_gaps(
     return session.execute(SELECT_GAPS, parameters).all()
 
 
-def _explain(gap: Row[Any]) -> str:
+def _explain(gap: Row[Any], zone: ZoneInfo) -> str:
     interval = "hour" if gap.max_hours == 1 else f"{gap.max_hours} hours"
     found = describe_last_run(gap.status, gap.validity, gap.validity_reasons or [], gap.error)
-    text = describe_no_data(gap.since, found, f"new data are expected every {interval}")
+    text = describe_no_data(gap.since, found, f"new data are expected every {interval}", zone)
     if gap.run_id is None:
         text = text.replace("since ", "since the rule was created at ", 1)
     return f"{text} To start a run: mosaico runs start {gap.benchmark_id} {gap.agent_id}"

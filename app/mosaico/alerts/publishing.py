@@ -20,6 +20,8 @@ from mosaico.alerts.level_change import AlertFields
 from mosaico.alerts.messages import DisplayNames, render_alerts
 from mosaico.alerts.models import AlertEvent, AlertRule
 from mosaico.alerts.rules import AlertEventState
+from mosaico.alerts.schedule_zones import find_schedule_zone
+from mosaico.alerts.shared_incidents import leave_out_told
 from mosaico.benchmarks.models import Benchmark
 from mosaico.core.batches import batched
 from mosaico.core.ids import new_id
@@ -41,7 +43,7 @@ class EventNotice:
 
     Notices with the same `dedup_key` are published once. Without a `severity` that of its state
     applies. With a `rule_id` only the recipients of that rule are notified, and nobody if it `is_quiet`: it is in the
-    inbox. `since` is when it began.
+    inbox. `since` is when it began, `title_note` as in `AlertDetails`.
     """
 
     state: AlertEventState
@@ -56,6 +58,7 @@ class EventNotice:
     rule_id: str | None = None
     since: datetime | None = None
     schedule_id: str | None = None
+    title_note: str | None = None
     is_quiet: bool = False
 
 
@@ -120,7 +123,9 @@ def _notice_event(notice: EventNotice, now: datetime) -> AlertEvent:
         run_id=notice.run_id,
         run_seq=notice.run_seq,
         explanation=notice.explanation,
-        details=AlertDetails(since=notice.since, schedule_id=notice.schedule_id),
+        details=AlertDetails(
+            since=notice.since, schedule_id=notice.schedule_id, title_note=notice.title_note
+        ),
         created_at=now,
     )
 
@@ -233,10 +238,11 @@ def publish_after_silence(
 
 def _publish(session: Session, events: Sequence[AlertEvent]) -> None:
     """Publish one message with all events to the inbox, and to each endpoint one message with its
-    own events. Endpoints with the same events share a message.
+    own events, without those that tell it nothing new. Endpoints with the same events share a message.
     """
     if not events:
         return
+    leave_out_told(session, events)
     by_endpoint: dict[str, list[AlertEvent]] = defaultdict(list)
     for event in events:
         for endpoint_id in event.endpoint_ids or ():
@@ -263,10 +269,11 @@ def benchmark_name(session: Session, benchmark_id: str) -> str:
 
 
 class DisplayNameReader:
-    """The names of benchmarks and agents of alerts; their IDs where there is no name."""
+    """The names of benchmarks and agents of alerts, their IDs where there is no name, and the zones of their times."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._zone_of = cache(partial(find_schedule_zone, session))
 
     def __call__(self, alert: AlertFields) -> DisplayNames:
         # The session keeps the rows: each is read once, however many alerts there are.
@@ -278,4 +285,5 @@ class DisplayNameReader:
         return DisplayNames(
             benchmark=benchmark_name(self._session, benchmark_id),
             agent=agent.name if agent else agent_id,
+            zone=self._zone_of(benchmark_id, agent_id),
         )

@@ -1,5 +1,6 @@
 """The words of alert rules and their states: when an alert opens and ends, without a database."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -161,7 +162,8 @@ class ValueSpec:
     """Name, unit, scale and harmful direction of the watched value.
 
     `harm` is the side on which a change is harmful. `is_share` marks values between 0 and 1,
-    `logarithmic` values that are compared as ratios (times, costs, tokens).
+    `logarithmic` values that are compared as ratios (times, costs, tokens). No value is below
+    `minimum` or above `maximum`.
     """
 
     name: str
@@ -169,6 +171,8 @@ class ValueSpec:
     is_share: bool = False
     logarithmic: bool = False
     unit: str | None = None
+    minimum: float = -math.inf
+    maximum: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -259,7 +259,7 @@ def _lock_states(
 
 
 def _invalid_run_notice(result: RunResult) -> EventNotice:
-    reasons = "; ".join(result.validity.reasons) or "too few traces were measured"
+    reasons = result.validity.reasons or ["too few traces were measured"]
     return EventNotice(
         state=AlertEventState.RUN_INVALID,
         dedup_key=f"run-invalid/{result.run_id}",
@@ -268,6 +268,7 @@ def _invalid_run_notice(result: RunResult) -> EventNotice:
         agent_id=result.agent_id,
         run_id=result.run_id,
         run_seq=result.run_seq,
-        explanation=f"The numbers of this run cannot be trusted: {reasons}."
+        title_note=reasons[0],
+        explanation=f"The numbers of this run cannot be trusted: {'; '.join(reasons)}."
         " The states of the alert rules do not change.",
     )

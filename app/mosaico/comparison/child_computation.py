@@ -39,10 +39,10 @@ from mosaico.items.formulas.linearization import (
 from mosaico.items.formulas.properties import Line, ValueRange, is_tied, jumps
 from mosaico.items.formulas.run_statistics import (
     EXTREMES,
-    ORDER_STATISTICS,
     OVER_ALL_ITEMS,
     Mask,
     RunStatistics,
+    reads_order_statistic,
     shared_labels,
 )
 from mosaico.items.matrix import ItemMatrix
@@ -51,14 +51,12 @@ from mosaico.metrics.registry import column_of
 from mosaico.statistics.change import UnitInfluences
 from mosaico.statistics.intervals import Interval
 from mosaico.statistics.multiplicity import benjamini_hochberg, max_t
+from mosaico.statistics.passes import at_least_k, pass_at_k, pass_hat_k
 from mosaico.statistics.resampling import Draws, draw_run
 from mosaico.statistics.trials import (
     REPEATED_TRIALS,
     ItemSums,
-    at_least_k,
     mean_over_items,
-    pass_at_k,
-    pass_hat_k,
 )
 from mosaico.statistics.value_interval import ValueEstimate, estimate_value, resampled_value
 from mosaico.statistics.verdict_rules import (
@@ -350,7 +348,7 @@ class _RunEstimates:
     def value(self, formula: str) -> float:
         """The value of a formula; NaN where it is undefined."""
         compiled = compile_formula(formula)
-        if any(ref.stat in ORDER_STATISTICS for ref in compiled.references):
+        if reads_order_statistic(compiled):
             return float(self._rows(compiled).values[0])
         statistics = self._statistics(compiled)
         value = value_at(compiled, statistics, sums_of(statistics))
@@ -402,7 +400,7 @@ class _RunEstimates:
         """The value of a formula in this run; None when it has none."""
         if any(ref.stat in EXTREMES for ref in formula.references):
             return None
-        if jumps(formula) or any(ref.stat in ORDER_STATISTICS for ref in formula.references):
+        if jumps(formula) or reads_order_statistic(formula):
             rows = self._rows(formula).values
             return resampled_value(rows) if np.isfinite(rows[0]) else None
         statistics = self._statistics(formula)
@@ -438,7 +436,7 @@ class _RunEstimates:
     def _items(self, ref: Reference) -> Mask:
         if ref.stat in OVER_ALL_ITEMS:
             return np.ones(self.statistics.item_count, dtype=np.bool_)
-        return self.statistics.has_value(column_of(ref.key))
+        return self.statistics.has_value(ref)
 
     def _center(self, ref: Reference) -> float:
         values = self.statistics.values(column_of(ref.key))

@@ -19,8 +19,8 @@ from mosaico.items.formulas.pair import FormulaPair
 from mosaico.items.formulas.properties import ValueRange, jumps
 from mosaico.items.formulas.run_statistics import (
     EXTREMES,
-    ORDER_STATISTICS,
     RunStatistics,
+    reads_order_statistic,
 )
 from mosaico.items.formulas.samples import RunPair, sample_change
 from mosaico.items.formulas.task_tests import TaskTest, assess_tasks, judge_drift
@@ -98,7 +98,7 @@ class RunChanges:
         pair = FormulaPair(self._runs, formula)
         if not pair.has_items:
             return without_change(Verdict.INVALID, Note.NO_ITEMS)
-        if any(ref.stat in ORDER_STATISTICS for ref in formula.references) or jumps(formula):
+        if reads_order_statistic(formula) or jumps(formula):
             return self._resampled(pair, limits, whole_runs)
         return self._linearized(pair, limits, harm, whole_runs)
 
@@ -191,7 +191,7 @@ class RunChanges:
         """The spread of the items when both runs are the same: from its trials, otherwise from the
         items themselves, which differ more than they will change. None when it is unknown.
         """
-        if any(ref.stat in ORDER_STATISTICS for ref in formula.references):
+        if reads_order_statistic(formula):
             return None
         pair = FormulaPair(self._runs, formula)
         linear = pair.linearize(limits) if pair.has_items else None

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from html import escape
 from typing import Any, Final
 
@@ -21,6 +21,8 @@ MINUS: Final = "\N{MINUS SIGN}"
 # Without decimals from here on; with an exponent below; nobody counts so many digits.
 _LARGE_NUMBER, _SMALL_NUMBER, _UNREADABLE_NUMBER = 1000, 1e-9, 1e15
 _TIME_UNITS = ((86_400, "d", "day"), (3600, "h", "hour"), (60, "min", "minute"))
+# Up to so many units, a whole number of them is off by too much.
+_FEW_UNITS = 3
 _FEW_SECONDS = 10  # a tenth still matters
 
 
@@ -49,26 +51,39 @@ def format_number(value: float) -> str:
 
 
 def format_duration(duration: timedelta, *, has_tenths: bool = True) -> str:
-    """A duration in its largest unit: "0.4 s", "41 s", "12 min", "3 h", "2 d"; without tenths "5 s"."""
+    """A short duration: "0.4 s", "41 s", "12 min", "3 h", "47 h", "3 d"; without tenths "5 s"."""
     seconds = duration.total_seconds()
     for size, abbreviation, _ in _TIME_UNITS:
-        if seconds >= size:
+        if _is_counted_in(size, seconds):
             return f"{seconds // size:.0f} {abbreviation}"
     return f"{seconds:.1f} s" if has_tenths and seconds < _FEW_SECONDS else f"{int(seconds)} s"
 
 
 def format_utc(at: datetime, *, has_seconds: bool = False) -> str:
     """An instant in UTC to the minute, or to the second."""
-    return f"{at.astimezone(UTC):{'%Y-%m-%d %H:%M:%S' if has_seconds else '%Y-%m-%d %H:%M'}} UTC"
+    return format_in_zone(at, UTC, has_seconds=has_seconds)
+
+
+def format_in_zone(at: datetime, zone: tzinfo, *, has_seconds: bool = False) -> str:
+    """An instant in a zone, with its name: "2026-11-22 03:00 Europe/Rome"."""
+    return (
+        f"{at.astimezone(zone):{'%Y-%m-%d %H:%M:%S' if has_seconds else '%Y-%m-%d %H:%M'}} {zone}"
+    )
+
+
+def _is_counted_in(unit_s: int, seconds: float) -> bool:
+    """Return whether a whole number of units says the duration well enough."""
+    is_nearly_whole = seconds % unit_s < unit_s / 20
+    return seconds >= _FEW_UNITS * unit_s or (seconds >= unit_s and is_nearly_whole)
 
 
 def describe_duration(duration: timedelta) -> str:
-    """A duration in its largest unit, for sentences: "3 days"."""
+    """A duration for sentences: "3 days". Of few units a smaller one is counted: "47 hours", and not "1 day"."""
     seconds = int(duration.total_seconds())
     for size, _, noun in _TIME_UNITS:
-        if seconds >= size:
+        if _is_counted_in(size, seconds):
             return count_noun(seconds // size, noun)
-    return "less than a minute"
+    return "1 minute" if seconds >= _TIME_UNITS[-1][0] else "less than a minute"
 
 
 def use_hyphens(text: str) -> str:

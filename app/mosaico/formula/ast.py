@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from mosaico.formula.functions import NEGATIVE_RANK, RANK
+from mosaico.formula.metric_statistics import passes_of
 
 WHOLE_TAG: Final = "tag"
 _FIELD: Final = "[A-Za-z_][A-Za-z0-9_.-]*"
@@ -101,6 +102,8 @@ class Reference(NamedTuple):
     stat: str
 
     def __str__(self) -> str:
+        if passes := passes_of(self.stat):
+            return f"{passes.function}({self.key}, {passes.k})"
         return self.key if self.stat == MEAN else f"{self.key}.{self.stat}"
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from mosaico.formula.ast import Argument, Arithmetic, Call, Logic, Metric, Reference, Relation
 from mosaico.formula.compile import CompiledFormula
 from mosaico.formula.evaluate import evaluate_number
+from mosaico.formula.functions import FUNCTIONS
 
 
 class Bounds(NamedTuple):
@@ -111,6 +112,36 @@ def _clamped(arguments: Sequence[Bounds]) -> Bounds:
     return Bounds(*(min(max(end, low.low), high.high) for end in value))
 
 
+def _bounds_of_exponential(arguments: Sequence[Bounds]) -> Bounds:
+    return Bounds(*(FUNCTIONS["EXP"].apply(end) for end in arguments[0]))
+
+
+def _bounds_of_power(arguments: Sequence[Bounds]) -> Bounds:
+    """That of a base that is not negative and one exponent; unlimited for any other."""
+    base, exponent = arguments
+    if base.low < 0 or exponent.low != exponent.high:
+        return EVERYTHING
+    if exponent.low >= 0:
+        return Bounds(*(_power(end, exponent.low) for end in base))
+    return Bounds(_power(base.high, exponent.low), _power(base.low, exponent.low))
+
+
+def _power(base: float, exponent: float) -> float:
+    return math.inf if base == 0 and exponent < 0 else FUNCTIONS["POW"].apply(base, exponent)
+
+
+def _bounds_of_rounded(arguments: Sequence[Bounds]) -> Bounds:
+    """The rounded ends; unlimited for digits that vary."""
+    value, *digits = arguments
+    if any(bounds.low != bounds.high for bounds in digits):
+        return EVERYTHING
+    numbers = [bounds.low for bounds in digits]
+    if not all(number.is_integer() for number in numbers):
+        return EVERYTHING
+    apply = FUNCTIONS["ROUND"].apply
+    return Bounds(*(apply(end, *numbers) if math.isfinite(end) else end for end in value))
+
+
 _BOUNDS_OF_CALL: Mapping[str, Callable[[Sequence[Bounds]], Bounds]] = MappingProxyType(
     {
         "WEIGHTED_SUM": _total,
@@ -120,6 +151,9 @@ _BOUNDS_OF_CALL: Mapping[str, Callable[[Sequence[Bounds]], Bounds]] = MappingPro
         "THRESHOLD": lambda _arguments: Bounds(0.0, 1.0),
         "ABS": lambda arguments: _bounds_of_size(arguments[0]),
         "SQRT": lambda arguments: Bounds(*(math.sqrt(max(0.0, end)) for end in arguments[0])),
+        "EXP": _bounds_of_exponential,
+        "POW": _bounds_of_power,
+        "ROUND": _bounds_of_rounded,
         "CLAMP": _clamped,
     }
 )

@@ -1,10 +1,17 @@
 """Checks names, argument counts and expression kinds; reports all mistakes at once."""
 
+import re
 from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from mosaico.core.registry import suggest_names
+from mosaico.formula.advice import (
+    advise_call,
+    advise_metric,
+    advise_pass_arguments,
+    advise_statistic,
+    as_condition,
+)
 from mosaico.formula.ast import (
     Argument,
     Arithmetic,
@@ -23,10 +30,15 @@ from mosaico.formula.ast import (
     walk,
 )
 from mosaico.formula.errors import InvalidFormula, Mistake, mistake_at
-from mosaico.formula.functions import FUNCTIONS, MAX_MISTAKES, STATISTICS, FormulaFunction
+from mosaico.formula.functions import FUNCTIONS, MAX_MISTAKES, FormulaFunction
+from mosaico.formula.metric_statistics import (
+    MAX_K,
+    STATISTIC_FUNCTIONS,
+    is_statistic,
+    passes_of,
+)
 
 _STATISTICS_OF_ALL_TRACES = frozenset({"coverage"})
-_MAX_LISTED_NAMES = 20
 _MAX_PRINTED_CHARS = 60
 
 
@@ -110,7 +122,7 @@ class _Checker:
             self._report(
                 root.span,
                 "a KPI is a number, but this formula gives a condition",
-                f"Write IF {_printable_expression(root)} THEN 1 ELSE 0.",
+                f"Write IF {_printable_expression(as_condition(root))} THEN 1 ELSE 0{_limit_note(root)}.",
             )
 
     def _report(self, span: FormulaSpan, message: str, remedy: str) -> None:
@@ -119,29 +131,34 @@ class _Checker:
     def _check_metric(self, metric: Metric) -> None:
         stat = metric.reference.stat
         key, tags = split_filter(metric.reference.key)
-        if stat not in STATISTICS:
+        if not is_statistic(stat):
             span = FormulaSpan(metric.span.end - len(stat), metric.span.end)
-            remedy = f"{suggest_names(stat, list(STATISTICS))} Known: {', '.join(STATISTICS)}."
-            self._report(span, f"unknown statistic {stat}", remedy)
+            self._report(span, f"unknown statistic {stat}", advise_statistic(stat))
         elif tags and stat in _STATISTICS_OF_ALL_TRACES:
             remedy = f"Write {key}.{stat}, or the count of the filtered metric."
             self._report(metric.span, f"{stat} is a share of all traces, not of a filter", remedy)
         if key.endswith("]"):  # one of any number, by its name
             return
-        span = FormulaSpan(metric.span.start, metric.span.start + len(key))
-        if key in FUNCTIONS:
-            remedy = f"Write {FUNCTIONS[key].signature}."
-            self._report(span, f"{key} is a function and needs arguments", remedy)
-        elif self._known is not None and key not in self._known:
-            self._report(span, f"unknown metric {key}", _suggest_names(key, self._known))
+        advice = advise_metric(key, self._known)
+        if advice is not None:
+            written = self.text[slice(*metric.span)]
+            # The metric of PASS_AT_K(METRIC, k) is inside.
+            inside = re.search(rf"(?i)\b{re.escape(key)}\b", written) if passes_of(stat) else None
+            start = metric.span.start + (inside.start() if inside else 0)
+            self._report(FormulaSpan(start, start + len(key)), _describe_metric(key), advice)
 
     def _check_call(self, call: Call) -> None:
         function = FUNCTIONS.get(call.function)
         if function is None:
             span = FormulaSpan(call.span.start, call.span.start + len(call.function))
-            self._report(
-                span, f"unknown function {call.function}", _suggest_names(call.function, FUNCTIONS)
-            )
+            if call.function in STATISTIC_FUNCTIONS:
+                message = f"{call.function} takes a metric and a whole number from 1 to {MAX_K}"
+                self._report(
+                    call.span, message, advise_pass_arguments(call.function, call.arguments)
+                )
+            else:
+                remedy = advise_call(call, self._known)
+                self._report(span, f"unknown function {call.function}", remedy)
         elif not any(call.span.start <= offset <= call.span.end for offset in self._damage):
             self._check_count(function, call)
             self._check_weights(function, call)
@@ -213,14 +230,18 @@ class _Checker:
         return then
 
 
+def _describe_metric(key: str) -> str:
+    if key in FUNCTIONS or key in STATISTIC_FUNCTIONS:
+        return f"{key} is a function and needs arguments"
+    return "SCORE needs the name of a score" if key == "SCORE" else f"unknown metric {key}"
+
+
+def _limit_note(root: Expr) -> str:
+    return "" if as_condition(root) == root else ", with the limits that you want"
+
+
 def _value(argument: Argument) -> Expr:
     return argument.value
-
-
-def _suggest_names(name: str, names: Collection[str]) -> str:
-    names = sorted(names)
-    listed = ", ".join(names[:_MAX_LISTED_NAMES]) + ", …" * (len(names) > _MAX_LISTED_NAMES)
-    return f"{suggest_names(name, names)} Known: {listed or 'none'}."
 
 
 def _printable_expression(node: Expr) -> str:

@@ -34,7 +34,12 @@ from mosaico.formula.ast import (
     format_expression,
 )
 from mosaico.formula.errors import position
-from mosaico.formula.functions import COMPARE, COMPUTE, FUNCTIONS, RANK
+from mosaico.formula.functions import (
+    COMPARE,
+    COMPUTE,
+    FUNCTIONS,
+    RANK,
+)
 
 N = TypeVar("N")
 C = TypeVar("C")

@@ -8,16 +8,21 @@ import ast as python
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from functools import reduce
 from operator import add, ge, gt, le, lt, mul, sub, truediv
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from mosaico.formula.metric_statistics import PERCENTILES, STATISTIC_FUNCTIONS, STATISTICS
 
 # The depth and the number of nodes bound the time of every walk; the bytes bound the lexer.
 MAX_BYTES = 4096
 MAX_DEPTH = 32
 MAX_NODES = 256
 MAX_MISTAKES = 20
+# No float has a decimal beyond these.
+MAX_DIGITS = 300
 # Computed metrics are rarely equal to the last bit; 1e-9 is far below every difference that matters
 # and far above rounding errors.
 EQUAL_WITHIN = 1e-9
@@ -53,14 +58,9 @@ class FormulaFunction:
         """The number of arguments, in words."""
         if self.max_arguments is None:
             return f"at least {_count_arguments(self.min_arguments)}"
+        if self.max_arguments > self.min_arguments:
+            return f"{self.min_arguments} or {_count_arguments(self.max_arguments)}"
         return _count_arguments(self.min_arguments)
-
-
-class FormulaStatistic(NamedTuple):
-    """A statistic over the traces of a run."""
-
-    name: str
-    meaning: str
 
 
 class FormulaOperator(NamedTuple):
@@ -108,6 +108,34 @@ def _logarithm(value: float) -> float:
     if value <= 0.0:
         raise ValueError("the logarithm of a number that is not positive")
     return math.log(value)
+
+
+def _exponential(value: float) -> float:
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
+
+
+def _power(base: float, exponent: float) -> float:
+    if base == 0.0 and exponent < 0.0:
+        raise ValueError("a negative power of 0")
+    if base < 0.0 and not exponent.is_integer():
+        raise ValueError("a power of a negative number with an exponent that is not whole")
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        return math.inf
+
+
+def _rounded(value: float, digits: float = 0.0) -> float:
+    if not (digits.is_integer() and abs(digits) <= MAX_DIGITS):
+        raise ValueError(
+            f"a number of digits that is not whole, from -{MAX_DIGITS} to {MAX_DIGITS}"
+        )
+    # Decimal, because round() of a float rounds 0.125 to 0.12, and 2.675, which is a little less, to 2.67.
+    step = Decimal(1).scaleb(-int(digits))
+    return float((Decimal(repr(value)) / step).to_integral_value(ROUND_HALF_UP) * step)
 
 
 def _clamp(value: float, low: float, high: float) -> float:
@@ -212,6 +240,37 @@ _FUNCTION_TABLE = (
         max_arguments=1,
     ),
     FormulaFunction(
+        name="EXP",
+        signature="EXP(x)",
+        meaning="e to the power of x",
+        example="EXP(-LATENCY_MS / 1000)",
+        apply=_exponential,
+        max_arguments=1,
+        hides_infinity=True,
+        can_overflow=True,
+    ),
+    FormulaFunction(
+        name="POW",
+        signature="POW(x, y)",
+        meaning="x to the power of y; undefined for a negative power of 0, and for a negative x when y is not whole",
+        example="POW(PRECISION * RECALL, 0.5)",
+        apply=_power,
+        min_arguments=2,
+        max_arguments=2,
+        hides_infinity=True,
+        can_overflow=True,
+    ),
+    FormulaFunction(
+        name="ROUND",
+        signature="ROUND(x, digits)",
+        meaning="x with this many decimals, halves away from 0; without digits a whole number; -2 rounds to hundreds",
+        example="ROUND(ROUGE, 2)",
+        apply=_rounded,
+        max_arguments=2,
+        hides_infinity=True,
+        can_overflow=True,
+    ),
+    FormulaFunction(
         name="CLAMP",
         signature="CLAMP(x, low, high)",
         meaning="x, but not below low and not above high; undefined when low is above high",
@@ -234,28 +293,6 @@ _FUNCTION_TABLE = (
 )
 
 FUNCTIONS = MappingProxyType({row.name: row for row in _FUNCTION_TABLE})
-
-STATISTICS = MappingProxyType(
-    {
-        row.name: row
-        for row in (
-            FormulaStatistic(
-                "mean",
-                "arithmetic mean of the items, the trials of each averaged first;"
-                " a bare name means the same",
-            ),
-            FormulaStatistic("min", "smallest value"),
-            FormulaStatistic("max", "largest value"),
-            FormulaStatistic("std", "standard deviation"),
-            FormulaStatistic("p50", "median"),
-            FormulaStatistic("p95", "95th percentile"),
-            FormulaStatistic("p99", "99th percentile"),
-            FormulaStatistic("sum", "sum of the values"),
-            FormulaStatistic("count", "number of traces that have a value"),
-            FormulaStatistic("coverage", "share of the traces that have a value, 0 to 1"),
-        )
-    }
-)
 
 OPERATORS = (
     FormulaOperator("IF … THEN … ELSE …", 0, "one of two values; only the selected value is computed",
@@ -316,6 +353,10 @@ def help_document() -> dict[str, Any]:
                 "weighted": row.weighted,
             }
             for row in FUNCTIONS.values()
+        ]
+        + [
+            {**row._asdict(), "minArguments": 2, "maxArguments": 2, "weighted": False}
+            for row in STATISTIC_FUNCTIONS.values()
         ],
         "operators": [
             {
@@ -326,7 +367,10 @@ def help_document() -> dict[str, Any]:
             }
             for row in OPERATORS
         ],
-        "statistics": [{"name": row.name, "meaning": row.meaning} for row in STATISTICS.values()],
+        "statistics": [
+            {"name": row.name, "meaning": row.meaning}
+            for row in (*STATISTICS.values(), PERCENTILES)
+        ],
         "references": [
             {"form": "METRIC", "meaning": "mean of a metric; names count in any case"},
             {"form": "METRIC.stat", "meaning": "another statistic of the metric"},

@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 from lark import Lark, Token, Transformer, v_args
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
+from mosaico.formula.advice import advise_sign
 from mosaico.formula.ast import (
     MEAN,
     Argument,
@@ -36,6 +37,7 @@ from mosaico.formula.ast import (
 )
 from mosaico.formula.errors import Mistake, mistake_at
 from mosaico.formula.functions import MAX_BYTES, MAX_DEPTH, MAX_MISTAKES
+from mosaico.formula.metric_statistics import MAX_K, STATISTIC_FUNCTIONS, PassStatistic
 
 # What people write from other languages or copy from documents; each has exactly one meaning here,
 # so the parser goes on with it after the mistake is reported.
@@ -54,8 +56,11 @@ _LOOKALIKES = {
     "÷": ("SLASH", "/"),
     "−": ("MINUS", "-"),
     "–": ("MINUS", "-"),
+    # Read on as a product, which has operands in the same places.
+    "^": ("STAR", "*"),
+    "**": ("STAR", "*"),
 }
-_QUOTES = frozenset("'`“”‘’„«»")
+_POWERS = frozenset({"^", "**"})
 _MAX_PRINTED_CHARS = 24
 # Control characters and surrogates: PostgreSQL does not store NUL, and UTF-8 has no surrogates.
 _UNSTORABLE = frozenset({"Cc", "Cs"})
@@ -129,17 +134,31 @@ class TreeBuilder(Transformer[Token, Expr]):
 
     def call(self, *parts: Token | Argument | None) -> Expr:
         name, close = cast("Token", parts[0]), cast("Token", parts[-1])
-        return Call(
-            function=name.upper(),
-            arguments=tuple(part for part in parts if isinstance(part, Argument)),
-            span=FormulaSpan(_start(name), _end(close)),
-        )
+        arguments = tuple(part for part in parts if isinstance(part, Argument))
+        span = FormulaSpan(_start(name), _end(close))
+        reference = _pass_reference(name.upper(), arguments)
+        if reference is not None:
+            return Metric(reference=reference, span=span)
+        return Call(function=name.upper(), arguments=arguments, span=span)
 
     def argument(self, value: Expr, _colon: Token | None, weight: float | None) -> Argument:
         return Argument(value=value, weight=weight)
 
     def weight(self, sign: Token | None, number: Token) -> float:
         return -float(number) if sign == "-" else float(number)
+
+
+def _pass_reference(function: str, arguments: tuple[Argument, ...]) -> Reference | None:
+    """The statistic that PASS_AT_K(METRIC, k) reads; None for any other call, and for other arguments."""
+    match [function in STATISTIC_FUNCTIONS, *arguments]:
+        case [
+            True,
+            Argument(value=Metric(reference=Reference(stat="mean")) as metric, weight=None),
+            Argument(value=Number(value=k), weight=None),
+        ] if k.is_integer() and 1 <= k <= MAX_K:
+            return Reference(metric.reference.key, PassStatistic(function, int(k)).name)
+        case _:
+            return None
 
 
 def _filtered(key: str, condition: Token | None) -> str:
@@ -267,7 +286,10 @@ class _TokenReader:
                 return None
             case "LOOKALIKE":
                 kind, replacement = _LOOKALIKES[str(token)]
-                self._report(token, f"unknown operator {token}", f"Write {replacement}.")
+                remedy = f"Write {replacement}."
+                if token in _POWERS:
+                    remedy = advise_sign(str(token), self.text, token_span(token).start)
+                self._report(token, f"unknown operator {token}", remedy)
                 # The replaced token keeps the position of what the user wrote, so that later
                 # messages point there.
                 return Token.new_borrow_pos(kind, replacement, token)
@@ -296,8 +318,7 @@ class _TokenReader:
             remedy = 'Write {field="value"}, such as {category="text"}.'
             self._report(token, f"{printable(token)} is not a filter", remedy)
             return
-        quoted = any(char in _QUOTES for char in token)
-        remedy = 'Names stand in straight double quotes: "name".' if quoted else "Remove it."
+        remedy = advise_sign(str(token), self.text, token_span(token).start)
         noun = "character" if len(token) == 1 else "characters"
         self._report(token, f"unknown {noun} {printable(token)}", remedy)
 

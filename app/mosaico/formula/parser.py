@@ -5,12 +5,14 @@ missing value, operator or bracket); where none fits, it skips tokens until one 
 tree is used only to find more mistakes, never to compute.
 """
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from lark import Token, UnexpectedToken
 
 from mosaico.core.text import join_words
+from mosaico.formula.advice import advise_bracketed_word, split_arguments
 from mosaico.formula.ast import Expr, FormulaSpan, walk
 from mosaico.formula.errors import Mistake, mistake_at, position
 from mosaico.formula.functions import MAX_DEPTH, MAX_MISTAKES, MAX_NODES
@@ -235,6 +237,9 @@ class _Recovery:
 
     def _remedy(self, token: Token, accepts: frozenset[str]) -> str:
         values_fit = accepts >= {"NUMBER", "NAME"}
+        start = token_span(token).start
+        if remedy := self._remedy_of_other_language(token, start):
+            return remedy
         if token.type == "RPAR" and not self._open:
             return "Remove this ')', or open it with '('."
         if token.type == "$END" and "RPAR" in accepts and self._open:
@@ -243,6 +248,26 @@ class _Recovery:
         if token.type in _COMPARISONS and not values_fit:
             return "Comparisons do not chain: write A < B AND B < C."
         return _default_remedy(token, accepts)
+
+    def _remedy_of_other_language(self, token: Token, start: int) -> str | None:
+        """What to write instead of IF, AND and OR as functions, values without a function, and parts of percentiles."""
+        if token.type in {"AND", "OR"} and (
+            bracket := re.match(r"\s*\(", self.text[token.end_pos :])
+        ):
+            return advise_bracketed_word(
+                token.type, self.text, (token.end_pos or 0) + bracket.end() - 1
+            )
+        if token.type == "COMMA" and self._open:
+            bracket_start = token_span(self._open[-1]).start
+            is_if = re.search(r"(?i)\bIF\s*$", self.text[:bracket_start])
+            return advise_bracketed_word("IF", self.text, bracket_start) if is_if else None
+        if token.type == "COMMA":
+            values = ", ".join(split_arguments(self.text, 0))
+            return f"Write AVERAGE({values}), or make each a KPI of its own."
+        is_part = self.text[start - 1 : start].isdigit() and token.startswith(".")
+        if token.type == "NUMBER" and is_part:
+            return "Percentiles are whole numbers: write p99, or max."
+        return None
 
 
 def _default_remedy(token: Token, accepts: frozenset[str]) -> str:

@@ -29,7 +29,9 @@ class Trend(Enum):
 
 _OPPOSITE = {Trend.RISES: Trend.FALLS, Trend.FALLS: Trend.RISES}
 # Functions that rise with each of their arguments.
-_RISING = frozenset({"WEIGHTED_SUM", "AVERAGE", "MIN", "MAX", "SQRT", "LOG", "CLAMP"})
+_RISING = frozenset(
+    {"WEIGHTED_SUM", "AVERAGE", "MIN", "MAX", "SQRT", "LOG", "EXP", "ROUND", "CLAMP"}
+)
 
 
 class _Part(NamedTuple):
@@ -157,9 +159,20 @@ def _trend_of_call(function: str, arguments: Sequence[_Part]) -> Trend:
         return _common(*(argument.trend for argument in arguments))
     if function == "THRESHOLD":
         return _common(value.trend, *(threshold.trend.opposite for threshold in thresholds))
+    if function == "POW":
+        return _trend_of_power(*arguments)
     if function == "ABS":
         return _times(value.trend, value.bounds)
     return Trend.UNKNOWN
+
+
+def _trend_of_power(base: _Part, exponent: _Part) -> Trend:
+    """That of a base that is not negative and a constant exponent; unknown for any other."""
+    if {base.trend, exponent.trend} == {Trend.CONSTANT}:
+        return Trend.CONSTANT
+    if exponent.trend is not Trend.CONSTANT or base.bounds.low < 0:
+        return Trend.UNKNOWN
+    return _times(base.trend, exponent.bounds)
 
 
 def _jump(test: Trend, then: Bounds, otherwise: Bounds) -> Trend:

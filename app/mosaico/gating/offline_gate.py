@@ -34,7 +34,7 @@ from mosaico.items.matrix import (
     is_short_text,
     matrix_of_rows,
 )
-from mosaico.kpis.evaluate import KpiValue, evaluate_kpis
+from mosaico.kpis.evaluate import KpiValue, evaluate_kpis, warn_of_few_trials
 from mosaico.metrics.aggregate import Aggregate, with_run_value
 from mosaico.metrics.metric_gaps import MetricGap, find_gaps
 from mosaico.metrics.registry import column_of, provider_for
@@ -185,6 +185,8 @@ def pair_files(
     aggregates = files[1].with_run_values(columns[1].aggregates())
     gaps = files[1].gaps(aggregates)
     kpis = _kpi_values(metrics, aggregates, gaps)
+    if few_trials := warn_of_few_trials(metrics.kpis, lambda key: aggregates[column_of(key)]):
+        warn(few_trials)
     history = EarlierRuns()
     if earlier:
         before_it = (_measure_file(path, metrics, reader) for path in earlier)
@@ -213,6 +215,7 @@ def _kpi_values(
         lambda key, name: aggregates[column_of(key)].statistic(name),
         measured_texts(metrics.refs, aggregates),
         {column: gap.describe() for column, gap in gaps.items()},
+        lambda ref: aggregates[column_of(ref.key)].explain_missing(ref.stat),
     )
 
 

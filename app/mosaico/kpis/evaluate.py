@@ -7,6 +7,7 @@ from types import MappingProxyType
 from pydantic import BaseModel, ConfigDict
 
 from mosaico.formula import Reference, compile_formula
+from mosaico.metrics.aggregate import Aggregate
 from mosaico.metrics.metric_gaps import COUNTING_STATISTICS
 from mosaico.metrics.registry import column_of
 from mosaico.metrics.unread_texts import MeasuredTexts, explain_value
@@ -56,12 +57,29 @@ def evaluate_kpis(
     statistic: Callable[[str, str], float | None],
     texts: Sequence[MeasuredTexts] = (),
     gaps: Mapping[str, str] = MappingProxyType({}),
+    explain_missing: Callable[[Reference], str | None] = lambda _reference: None,
 ) -> list[KpiValue]:
     """Evaluate each KPI; `statistic("ROUGE", "p95")` returns a statistic of the run, `texts` are what its metrics read,
     for the reasons of undefined KPIs. `gaps` are the reasons why metrics, by column, have too few values: their KPIs
-    have none.
+    have none; `explain_missing` gives the reason of a statistic without a value.
     """
-    return [_evaluate(kpi, statistic, texts, gaps) for kpi in kpis]
+    return [_evaluate(kpi, statistic, texts, gaps, explain_missing) for kpi in kpis]
+
+
+def warn_of_few_trials(
+    kpis: Iterable[PlannedKpi], aggregate_of: Callable[[str], Aggregate]
+) -> str | None:
+    """One line about the items that PASS_AT_K and PASS_POW_K leave out, because they have fewer trials; None without one.
+
+    "PASS_AT_K(TASK_PASSED, 3) leaves out 1 of 58 items: fewer trials have a value".
+    """
+    references = (ref for kpi in kpis for ref in compile_formula(kpi.formula).references)
+    parts = []
+    for ref in dict.fromkeys(references):
+        few, items = aggregate_of(ref.key).items_without(ref.stat)
+        if 0 < few < items:
+            parts.append(f"{ref} leaves out {few:,} of {items:,} items: fewer trials have a value")
+    return "; ".join(parts) or None
 
 
 def _evaluate(
@@ -69,6 +87,7 @@ def _evaluate(
     statistic: Callable[[str, str], float | None],
     texts: Sequence[MeasuredTexts],
     gaps: Mapping[str, str],
+    explain_missing: Callable[[Reference], str | None],
 ) -> KpiValue:
     # The formula of the plan, not the current one of the benchmark.
     formula = compile_formula(kpi.formula)
@@ -85,4 +104,5 @@ def _evaluate(
     }
     if reasons := [f"{column}: {gaps[column]}" for column in columns if column in gaps]:
         return KpiValue(kpi=kpi, value=None, reason="; ".join(reasons), is_incomplete=True)
-    return KpiValue(kpi=kpi, value=result.value, reason=explain_value(result, values, texts))
+    reason = explain_value(result, values, texts, explain_missing)
+    return KpiValue(kpi=kpi, value=result.value, reason=reason)

@@ -22,6 +22,12 @@ def format_value(value: float, unit: str | None = None, *, is_share: bool = Fals
     return with_unit(number, unit)
 
 
+def short_value(value: float, unit: str | None = None, *, is_share: bool = False) -> str:
+    """A value with its unit for a title: of a share with three decimals, the last one is left out where it is 0."""
+    number = format_value(value, is_share=is_share)
+    return with_unit(number.removesuffix("0") if is_share else number, unit)
+
+
 def with_unit(number: str, unit: str | None) -> str:
     """A number with its unit; names of scales are left out."""
     return number if unit is None or unit in DIMENSIONLESS_UNITS else f"{number} {unit}"

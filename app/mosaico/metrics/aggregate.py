@@ -3,10 +3,12 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mosaico.core.registry import suggest_names
+from mosaico.core.text import count_noun
+from mosaico.formula.metric_statistics import passes_of, percentile_of
 from mosaico.metrics.types import (
     InvalidMetricReference,
     MetricFailed,
@@ -14,7 +16,19 @@ from mosaico.metrics.types import (
     Missing,
     TraceMeasurements,
 )
+from mosaico.statistics.passes import (
+    ItemsByCounts,
+    PassCounts,
+    PassFunction,
+    mean_over_counts,
+    pass_at_k,
+    pass_hat_k,
+)
 
+PASS_FUNCTIONS: Final[Mapping[str, PassFunction]] = {
+    "PASS_AT_K": pass_at_k,
+    "PASS_POW_K": pass_hat_k,
+}
 STATISTICS: Final = (
     "mean", "n", "std", "min", "max", "p50", "p95", "p99", "sum", "count", "coverage",
 )  # fmt: skip
@@ -32,7 +46,9 @@ class Aggregate:
     order statistics (Hyndman and Fan 1996, definition 7; the default of numpy). Without any value
     all but n, count and coverage are None; without any trace coverage is None, too. `missing`
     counts the reasons, such as `NO_OUTPUT` or `RAISED`; `expected` is the number of traces that the
-    metric is about: those with the tags of its filter to which it is applicable.
+    metric is about: those with the tags of its filter to which it is applicable. `percentiles` are p1 to
+    p99, and `passes` the numbers of items by their trials and passes, None where a value is not 0 or 1;
+    an aggregate that an earlier version stored has neither.
     """
 
     mean: float | None
@@ -48,6 +64,8 @@ class Aggregate:
     coverage: float | None
     missing: Mapping[str, int]
     expected: int
+    percentiles: tuple[float, ...] = field(default=(), repr=False)
+    passes: ItemsByCounts | None = field(default=None, repr=False)
 
     @property
     def not_applicable(self) -> int:
@@ -56,6 +74,14 @@ class Aggregate:
 
     def statistic(self, name: str) -> float | None:
         """One statistic by its name in formulas. Raises Invalid for an unknown name."""
+        percent, passes = percentile_of(name), passes_of(name)
+        if passes is not None:
+            compute = PASS_FUNCTIONS[passes.function]
+            return mean_over_counts(compute, self.passes, passes.k) if self.passes else None
+        if percent is not None and self.percentiles:
+            return self.percentiles[percent - 1]
+        if percent is not None and name not in STATISTICS:
+            return None
         if name not in STATISTICS:
             raise InvalidMetricReference(
                 f"no statistic is named {name!r}.{suggest_names(name, list(STATISTICS))}"
@@ -63,6 +89,29 @@ class Aggregate:
             )
         value: float | None = getattr(self, name)
         return value
+
+    def explain_missing(self, name: str) -> str | None:
+        """Why a percentile, PASS_AT_K or PASS_POW_K has no value, and what to do; None where another reason says it."""
+        passes = passes_of(name)
+        if not self.n or name in STATISTICS or (passes is None and percentile_of(name) is None):
+            return None
+        if not self.percentiles:
+            return "an earlier version computed the run and did not store it; run `mosaico runs rescore`"
+        if passes is None:
+            return None
+        if self.passes is None:
+            return "a value is not 0 or 1; use a metric that passes or fails, such as TASK_PASSED"
+        most = max(counts.trials for counts in self.passes)
+        return (
+            f"no item has {count_noun(passes.k, 'trial')}, the most is {most}; run each item at least"
+            f" {passes.k} times, or lower k"
+        )
+
+    def items_without(self, name: str) -> tuple[int, int]:
+        """The items with fewer trials than PASS_AT_K or PASS_POW_K of this name needs, and all that have a value."""
+        passes, items = passes_of(name), self.passes or {}
+        fewer = (n for counts, n in items.items() if passes and counts.trials < passes.k)
+        return sum(fewer), sum(items.values())
 
     def as_json(self) -> dict[str, float | None]:
         """The statistics by name."""
@@ -109,6 +158,10 @@ def aggregate(
         coverage=n / traces if traces else None,
         missing=dict(missing or {}),
         expected=traces,
+        percentiles=tuple(
+            value for percent in range(1, 100) if (value := percentile(values, percent)) is not None
+        ),
+        passes=_count_passes(values, column, items),
     )
 
 
@@ -168,6 +221,24 @@ def _exact_sum(values: Iterable[float]) -> float | None:
         return math.fsum(values)
     except OverflowError:
         return None
+
+
+def _count_passes(
+    ordered: Sequence[float], column: Sequence[float | None], items: Sequence[int | str] | None
+) -> ItemsByCounts | None:
+    """The number of items by trials and passes; None when a value is neither 0 nor 1."""
+    passed = ordered.count(1.0)
+    if passed + ordered.count(0.0) != len(ordered):
+        return None
+    if items is None:
+        counts = {PassCounts(1, 0): len(ordered) - passed, PassCounts(1, 1): passed}
+        return {key: count for key, count in counts.items() if count}
+    trials, passes = Counter[int | str](), Counter[int | str]()
+    for item, value in zip(items, column, strict=True):
+        if value is not None:
+            trials[item] += 1
+            passes[item] += value == 1.0
+    return Counter(PassCounts(trials[item], passes[item]) for item in trials)
 
 
 def _mean_of_items(column: Sequence[float | None], items: Sequence[int | str]) -> float | None:

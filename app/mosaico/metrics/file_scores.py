@@ -175,4 +175,7 @@ def _evaluate(
         for reference in formula.references
     }
     result = formula.evaluate(values)
-    return result._replace(reason=explain_value(result, values, texts))
+    reason = explain_value(
+        result, values, texts, lambda ref: aggregates[column_of(ref.key)].explain_missing(ref.stat)
+    )
+    return result._replace(reason=reason)

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from mosaico.core.errors import AppError
 from mosaico.formula import InvalidFormula, Reference, compile_formula
 from mosaico.formula.bounds import EVERYTHING, Bounds
+from mosaico.formula.metric_statistics import passes_of
 from mosaico.formula.trend import Trend, trend_of
 from mosaico.metrics.registry import column_of, provider_for, ref_of_column
 from mosaico.metrics.types import Direction, MetricRef, MetricSpec, UnknownMetric
@@ -99,6 +100,8 @@ def statistic_bounds(stat: str, spec: MetricSpec) -> Bounds:
             return Bounds(0.0, math.inf)
         case "sum":
             return Bounds(0.0, math.inf) if low >= 0 else EVERYTHING
+        case _ if passes_of(stat):
+            return Bounds(0.0, 1.0)
         case _:
             return Bounds(low, high)
 

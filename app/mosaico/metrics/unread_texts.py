@@ -1,7 +1,7 @@
 """What is said of expected texts that metrics cannot read: the warning of a run, and the reason of a missing value."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from mosaico.formula import FormulaValue, Reference
@@ -48,13 +48,19 @@ def explain_unread(metrics: Iterable[MeasuredTexts], names: Iterable[str]) -> st
 
 
 def explain_value(
-    result: FormulaValue, values: Mapping[Reference, float | None], metrics: Iterable[MeasuredTexts]
+    result: FormulaValue,
+    values: Mapping[Reference, float | None],
+    metrics: Iterable[MeasuredTexts],
+    explain_missing: Callable[[Reference], str | None],
 ) -> str | None:
-    """The reason why a formula has no value, with the cause where metrics cannot read texts; None for a value."""
+    """The reason why a formula has no value, with the cause where metrics cannot read texts or have too few trials;
+    None for a value.
+    """
     if result.reason is None:
         return None
-    missing = [reference.key for reference, value in values.items() if value is None]
-    cause = explain_unread(metrics, missing)
+    missing = [reference for reference, value in values.items() if value is None]
+    cause = explain_unread(metrics, [reference.key for reference in missing])
+    cause = cause or next(filter(None, map(explain_missing, missing)), None)
     return f"{result.reason}: {cause}" if cause else result.reason
 
 

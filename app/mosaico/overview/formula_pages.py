@@ -33,13 +33,12 @@ from mosaico.metrics.registry import column_of
 from mosaico.run_store.models import RunMetricAggregate
 from mosaico.run_store.queries import get_run, list_run_metrics
 from mosaico.run_store.rules import RunStatus
+from mosaico.run_store.run_history import aggregate_of
 from mosaico.run_store.run_list import DEFAULT_SORT, LISTED_COLUMNS, RunListFilter, search_runs
 
 router = Router()
 
 LISTED_RUNS = 30
-# The names of formulas that differ from those of the stored aggregates.
-COLUMNS = {"count": "n"}
 
 
 class ShownPart(NamedTuple):
@@ -139,8 +138,7 @@ def _values_of(
     values: dict[Reference, float | None] = {}
     for reference in formula.references:
         row = row_of.get(column_of(reference.key))
-        stat = COLUMNS.get(reference.stat, reference.stat)
-        values[reference] = None if row is None else getattr(row, stat)
+        values[reference] = None if row is None else aggregate_of(row).statistic(reference.stat)
     return values
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import Query, Request
 
-from mosaico.access.deps import READ, WHOLE_SERVICE
+from mosaico.access.deps import ADMIN, READ, WHOLE_SERVICE
 from mosaico.core.keyset import MAX_CURSOR
 from mosaico.core.schemas import Instant
 from mosaico.core.web.deps import Hub, Res
@@ -13,6 +13,7 @@ from mosaico.core.web.event_feeds import EventFeed, EventSnapshot
 from mosaico.core.web.routes import Router
 from mosaico.core.web.sse import EVERY_KEY, EventStream, stream_events
 from mosaico.overview import queries
+from mosaico.overview.diagnosis import Diagnoses, diagnose_service
 from mosaico.overview.schemas import Overview, SearchKind, SearchResult
 from mosaico.overview.search import search_names
 from mosaico.overview.system import SystemView, read_system
@@ -75,6 +76,15 @@ def search_by_name(
     """Search agents, benchmarks, KPIs, alert rules, schedules and runs by a part of a name or an ID."""
     with res.db.read() as session:
         return search_names(session, text, kind, cursor)
+
+
+@router.post("/system/checks", dependencies=ADMIN)
+def check_system(res: Res) -> Diagnoses:
+    """Check the installation from the service, with its settings: mail server, disk, keys, Langfuse and more.
+
+    Sends no mail and changes nothing; it connects to the mail server and to the Langfuse of each agent.
+    """
+    return Diagnoses(items=list(diagnose_service(res)))
 
 
 @router.get("/system", dependencies=[*READ, *WHOLE_SERVICE])

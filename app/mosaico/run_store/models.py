@@ -295,6 +295,10 @@ class RunMetricAggregate(Base):
     missing: Mapped[dict[str, Any]]
     verdict: Mapped[ValueVerdict | None] = mapped_column(ModelJson(ValueVerdict))
     over_runs: Mapped[RunsEvidence | None] = mapped_column(ModelJson(RunsEvidence))
+    # p1 to p99; none in rows of earlier versions.
+    percentiles: Mapped[list[float] | None] = mapped_column(ARRAY(DOUBLE_PRECISION))
+    # [trials, passed, items]; none where a value is not 0 or 1, and in rows of earlier versions.
+    passes: Mapped[list[list[int]] | None] = mapped_column(JSONB(none_as_null=True))
 
 
 class RunItems(Base):

@@ -27,6 +27,7 @@ from mosaico.run_store.models import POSITION, BenchmarkRun, RunMetricAggregate,
 from mosaico.run_store.plan import RunPlan
 from mosaico.run_store.rules import RunStatus, Validity
 from mosaico.run_store.sql_means import mean_of
+from mosaico.statistics.passes import read_passes
 from mosaico.traces.models import CollectedTrace
 
 SelectT = TypeVar("SelectT", bound=Select[*tuple[Any, ...]])
@@ -35,7 +36,11 @@ MAX_AGENTS = 50
 MAX_SEQ: Final = 2**63 - 1
 
 # An aggregate has its number of traces under another name.
-_SHARED_FIELDS: Final = [field.name for field in fields(Aggregate) if field.name != "count"]
+_SHARED_FIELDS: Final = [
+    field.name
+    for field in fields(Aggregate)
+    if field.name not in {"count", "percentiles", "passes"}
+]
 
 
 class PastRun(NamedTuple):
@@ -369,4 +374,9 @@ def _from_results(statement: SelectT) -> SelectT:
 
 
 def aggregate_of(row: RunMetricAggregate) -> Aggregate:
-    return Aggregate(count=row.n, **{name: getattr(row, name) for name in _SHARED_FIELDS})
+    return Aggregate(
+        count=row.n,
+        percentiles=tuple(row.percentiles or ()),
+        passes=read_passes(row.passes),
+        **{name: getattr(row, name) for name in _SHARED_FIELDS},
+    )

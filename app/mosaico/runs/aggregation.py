@@ -6,7 +6,7 @@ from mosaico.comparison.baseline_comparison import compare_with_baseline
 from mosaico.comparison.unmeasured_deciders import unmeasured_deciders
 from mosaico.core.interruption import interrupted_by
 from mosaico.jobs.handlers import JobContext
-from mosaico.kpis.evaluate import evaluate_kpis
+from mosaico.kpis.evaluate import evaluate_kpis, warn_of_few_trials
 from mosaico.metrics.aggregate import Aggregate
 from mosaico.metrics.metric_gaps import find_gaps
 from mosaico.metrics.registry import column_of
@@ -56,6 +56,7 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
         lambda key, statistic: aggregates[column_of(key)].statistic(statistic),
         texts,
         reasons,
+        lambda ref: aggregates[column_of(ref.key)].explain_missing(ref.stat),
     )
     validity = assess_validity(
         tally,
@@ -93,7 +94,16 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
         aggregates=aggregates,
         kpis=kpis,
         validity=validity,
-        metric_warning=warn_of_unread(texts),
+        metric_warning="; ".join(
+            filter(
+                None,
+                (
+                    warn_of_unread(texts),
+                    warn_of_few_trials(plan.kpis, lambda key: aggregates[column_of(key)]),
+                ),
+            )
+        )
+        or None,
         gaps=reasons,
         verdicts=verdicts,
         items=judged.items,

@@ -26,6 +26,7 @@ from mosaico.runs.late_scores import describe_arrived_scores
 from mosaico.runs.leases import RunLease, lock_leased_run
 from mosaico.runs.run_data import settle_place
 from mosaico.runs.service import end_run
+from mosaico.statistics.passes import write_passes
 from mosaico.statistics.verdict_rules import Verdict
 
 STORED_STATISTICS = ("n", "mean", "std", "min", "max", "p50", "p95", "p99", "sum", "coverage")
@@ -125,6 +126,8 @@ def _metric_rows(result: RunResult) -> Iterator[dict[str, object]]:
             "interval_high": interval.high if interval else None,
             "verdict": result.verdicts.metrics.get(metric.column),
             "over_runs": result.evidence_of(metric_series(metric.column)),
+            "percentiles": list(aggregate.percentiles) or None,
+            "passes": write_passes(aggregate.passes),
             **{name: aggregate.statistic(name) for name in STORED_STATISTICS},
         }
 

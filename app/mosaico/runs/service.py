@@ -211,6 +211,7 @@ def _failed_notice(run: BenchmarkRun) -> EventNotice:
         agent_id=run.agent_id,
         run_id=run.id,
         run_seq=run.seq,
+        title_note=run.error_code,
         explanation=f"The run failed and has no results. {run.error_code}: {run.error_message}",
     )
 

@@ -124,10 +124,15 @@ def preview_expression(
 
 def describe_created(schedule: JSON) -> list[str]:
     """Status lines after a schedule was created."""
+    from mosaico.schedules.cron import CronExpression
+    from mosaico.schedules.preview import notes_of_long_steps
+
     schedule_id = format_cell(schedule["id"])
+    expression = CronExpression.parse(schedule["cronExpression"])
     return [
         f"schedule {schedule_id} is created",
         *describe_next_run(schedule),
+        *(f"note: {note}" for note in notes_of_long_steps(expression)),
         *(f"note: {format_cell(change['text'])}" for change in schedule["clockChanges"]),
         f"next: `mosaico schedules fires {schedule_id}`",
     ]

@@ -7,7 +7,8 @@ import re
 from typing import NamedTuple
 
 from mosaico.core.errors import ErrorItem, Invalid
-from mosaico.core.text import shorten
+from mosaico.core.text import count_noun, shorten
+from mosaico.schedules.cron_advice import advise_schedules, translate_fields, unwrap_range
 
 MACROS = {
     "@yearly": "0 0 0 1 1 *",
@@ -20,6 +21,11 @@ MACROS = {
 }
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+MONTH_NAMES = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+WEEKDAY_NAMES = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 
 # Days of a month are bits 1 to 31, days of a week bits 0 (Sunday) to 6.
 # Without bit 0, which is not a day.
@@ -82,21 +88,27 @@ class _Token(NamedTuple):
         return InvalidCron(message, remedy, start=self.start, end=self.start + len(self.text))
 
 
-class _CronField(NamedTuple):
-    """Name of a field, the range of its numbers, and the names of some of them."""
+class CronField(NamedTuple):
+    """Name of a field, the range of its numbers, and the short and the full names of some of them."""
 
     name: str
     low: int
     high: int
     names: tuple[str, ...] = ()
+    full_names: tuple[str, ...] = ()
+
+    @property
+    def first(self) -> int:
+        """The number with which `*` begins; that of the week is Monday."""
+        return 1 if self.full_names is WEEKDAY_NAMES else self.low
 
 
-SECOND_FIELD = _CronField("second", 0, 59)
-MINUTE_FIELD = _CronField("minute", 0, 59)
-HOUR_FIELD = _CronField("hour", 0, 23)
-DAY_FIELD = _CronField("day of month", 1, 31)
-MONTH_FIELD = _CronField("month", 1, 12, MONTHS)
-WEEKDAY_FIELD = _CronField("day of week", 0, 7, WEEKDAYS)
+SECOND_FIELD = CronField("second", 0, 59)
+MINUTE_FIELD = CronField("minute", 0, 59)
+HOUR_FIELD = CronField("hour", 0, 23)
+DAY_FIELD = CronField("day of month", 1, 31)
+MONTH_FIELD = CronField("month", 1, 12, MONTHS, MONTH_NAMES)
+WEEKDAY_FIELD = CronField("day of week", 0, 7, WEEKDAYS, WEEKDAY_NAMES)
 FIELDS = (SECOND_FIELD, MINUTE_FIELD, HOUR_FIELD, DAY_FIELD, MONTH_FIELD, WEEKDAY_FIELD)
 
 # ASCII digits only: int() and `\d` would also accept digits of other scripts, and int() a sign.
@@ -111,13 +123,13 @@ def parse_fields(text: str) -> CronFields:
     # Not str.split(): that also splits at tabs and at Unicode spaces, which the syntax does not
     # allow, and it loses the columns that an error message needs.
     tokens = [_Token(match[0], match.start()) for match in re.finditer(r"[^ ]+", text)]
-    if len(tokens) == 1 and tokens[0].text.startswith("@"):
-        return parse_fields(_expand_macro(tokens[0]))
+    if tokens and tokens[0].text.startswith("@"):
+        return parse_fields(_expand_macro(_Token(text.strip(" "), tokens[0].start)))
     if len(tokens) != len(FIELDS):
         start = tokens[6].start if len(tokens) > len(FIELDS) else 0
         raise InvalidCron(
-            f"the expression has {len(tokens)} fields instead of six",
-            "write second, minute, hour, day of month, month and day of week, separated by spaces",
+            f"the expression has {count_noun(len(tokens), 'field')} instead of six",
+            _advise_fields(text),
             start=start,
             end=len(text),
         )
@@ -135,6 +147,24 @@ def parse_fields(text: str) -> CronFields:
     )
 
 
+def numbers_of_item(text: str, field: CronField) -> list[int]:
+    """The numbers that a valid item of a field matches: `*`, a number, a name, a range, or one of them with a step."""
+    bits = _parse_item(_Token(text, 0), field)
+    return [number for number in range(field.low, field.high + 1) if bits >> number & 1]
+
+
+def _advise_fields(text: str) -> str:
+    """What to write instead of another number of fields."""
+    for schedules in translate_fields(text):
+        try:
+            for schedule in schedules:
+                parse_fields(schedule)
+        except InvalidCron:
+            continue
+        return advise_schedules(schedules)
+    return "write second, minute, hour, day of month, month and day of week, separated by spaces"
+
+
 def _expand_macro(macro: _Token) -> str:
     # Outside ASCII, lower() can turn another letter into the one of a macro.
     expanded = MACROS.get(macro.text.lower()) if macro.text.isascii() else None
@@ -144,7 +174,7 @@ def _expand_macro(macro: _Token) -> str:
     return expanded
 
 
-def _parse_bits(token: _Token, field: _CronField) -> int:
+def _parse_bits(token: _Token, field: CronField) -> int:
     bits = 0
     for item in _split_items(token):
         bits |= _parse_item(item, field)
@@ -201,14 +231,14 @@ def _split_items(token: _Token) -> list[_Token]:
     return items
 
 
-def _parse_item(item: _Token, field: _CronField) -> int:
+def _parse_item(item: _Token, field: CronField) -> int:
     """The bits of `*`, a number, a range, or one of them with a step."""
     span, slash, step_text = item.text.partition("/")
     step = _parse_number(item, step_text, 1, MAX_STEP) if slash else 1
     if span == "*":
         # A step over all days of the week starts at Monday.
         # `*` means Monday to Sunday (1 to 7) here.
-        low, high = max(field.low, 1 if field is WEEKDAY_FIELD else 0), field.high
+        low, high = field.first, field.high
     else:
         first, dash, last = span.partition("-")
         low = _parse_value(item, first, field)
@@ -221,12 +251,24 @@ def _parse_item(item: _Token, field: _CronField) -> int:
         if high < low or (dash and field is WEEKDAY_FIELD and low == SUNDAY_AS_7):
             raise item.error(
                 f"the range {span!r} of the {field.name} is not ascending",
-                f"write the smaller value first, or write two items: {last},{first}",
+                _advise_range(first, low, high, step, field),
             )
     return sum(1 << number for number in range(low, high + 1, step))
 
 
-def _parse_value(item: _Token, text: str, field: _CronField) -> int:
+def _advise_range(first: str, low: int, high: int, step: int, field: CronField) -> str:
+    """The items that a descending range stands for."""
+    if low == high:
+        return f"write {first} for this day, or * for every day"
+    names = [str(number) for number in range(field.high + 1)]
+    if not first.isdigit():
+        offset = 0 if field is WEEKDAY_FIELD else 1
+        names = [*[""] * offset, *field.names, field.names[0]]
+    items = unwrap_range(low, high, step, first=field.first, last=field.high, names=names)
+    return f"write {items}"
+
+
+def _parse_value(item: _Token, text: str, field: CronField) -> int:
     """A number of the field, or the number of a name."""
     if text.isascii() and text.upper() in field.names:
         index = field.names.index(text.upper())
@@ -235,6 +277,10 @@ def _parse_value(item: _Token, text: str, field: _CronField) -> int:
             # as 11, November.
             return index or SUNDAY_AS_7
         return index + 1
+    full_names = [name.upper() for name in field.full_names]
+    if text.isascii() and text.upper() in full_names:
+        short_name = field.names[full_names.index(text.upper())]
+        raise item.error(f"{_quote(item)} is not a valid {field.name}", f"write {short_name}")
     if not _NUMBER.fullmatch(text):
         raise item.error(f"{_quote(item)} is not a valid {field.name}", _remedy(field))
     return _parse_number(item, text, field.low, field.high, field)
@@ -245,7 +291,7 @@ def _parse_weekday(item: _Token, text: str) -> int:
 
 
 def _parse_number(
-    item: _Token, text: str, low: int, high: int, field: _CronField | None = None
+    item: _Token, text: str, low: int, high: int, field: CronField | None = None
 ) -> int:
     field_name = field.name if field else "number"
     if not _NUMBER.fullmatch(text):
@@ -258,7 +304,7 @@ def _parse_number(
     return number
 
 
-def _remedy(field: _CronField) -> str:
+def _remedy(field: CronField) -> str:
     remedy = f"write *, or numbers from {field.low} to {field.high}"
     if field.names:
         remedy += f" or {field.names[0]} to {field.names[-1]}"

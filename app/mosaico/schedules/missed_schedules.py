@@ -13,8 +13,9 @@ from sqlalchemy.orm import Session
 
 from mosaico.alerts.publishing import EventNotice, publish_notices
 from mosaico.alerts.rules import AlertEventState
+from mosaico.alerts.schedule_zones import named_zone
 from mosaico.core.batches import keyset_batches
-from mosaico.core.text import format_utc
+from mosaico.core.text import format_in_zone
 from mosaico.notifications.types import MessageSeverity
 from mosaico.run_store.rules import IN_PROGRESS
 from mosaico.schedules.models import UNREPORTED_MISS
@@ -42,7 +43,7 @@ OVERDUE_DETAIL = "no scheduler fired it; start one with `mosaico scheduler`"
 SELECT_STOPPED = text(
     """
     SELECT schedule.id, schedule.name, schedule.benchmark_id, schedule.agent_id, stopped.at,
-           stopped.is_disabled, schedule.disabled_reason, stopped.dedup_key
+           stopped.is_disabled, schedule.disabled_reason, stopped.dedup_key, schedule.timezone
     FROM (
         SELECT id AS schedule_id, next_run_at AS at, false AS is_disabled,
                format('schedule-overdue/%s/%s', id, extract(epoch FROM next_run_at)) AS dedup_key
@@ -74,7 +75,7 @@ SELECT_BLOCKED = text(
                  AND skipped.reason = :overlap
                ORDER BY skipped.due_at LIMIT :max_skips + 1) AS counted) AS skipped_count
     FROM (
-        SELECT schedule.id, schedule.name, schedule.benchmark_id, schedule.agent_id, run.id AS run_id,
+        SELECT schedule.id, schedule.name, schedule.benchmark_id, schedule.agent_id, schedule.timezone, run.id AS run_id,
                run.seq AS run_seq, fire.due_at, fire.fired_at,
                format('schedule-blocked/%s/%s/%s', schedule.id, run.id, floor(
                    extract(epoch FROM cast(:now AS timestamptz) - fire.fired_at) / 86400)) AS dedup_key
@@ -83,7 +84,7 @@ SELECT_BLOCKED = text(
             SELECT schedule_id, due_at, fired_at FROM schedule_fires
             WHERE run_id = run.id AND fired_at < cast(:now AS timestamptz) - :blocked_after OFFSET 0) AS fire
         CROSS JOIN LATERAL (
-            SELECT id, name, benchmark_id, agent_id FROM schedule_configs
+            SELECT id, name, benchmark_id, agent_id, timezone FROM schedule_configs
             WHERE id = fire.schedule_id AND next_run_at IS NOT NULL AND concurrency_policy = :forbid
             OFFSET 0) AS schedule
     ) AS blocked
@@ -120,7 +121,7 @@ REPORT_MISSES = text(
     SELECT schedule.id, schedule.name, schedule.benchmark_id, schedule.agent_id,
            min(due_at), max(coalesce(range_end, due_at)), count(*), bool_or(range_end IS NOT NULL),
            count(DISTINCT reason), (array_agg(reason ORDER BY due_at DESC))[1],
-           (array_agg(detail ORDER BY due_at DESC))[1],
+           (array_agg(detail ORDER BY due_at DESC))[1], schedule.timezone,
            EXISTS (SELECT FROM alert_events WHERE dedup_key
                    = format('schedule-overdue/%s/%s', schedule.id, extract(epoch FROM min(due_at))))
     FROM reported JOIN schedule_configs AS schedule ON schedule.id = reported.schedule_id
@@ -148,6 +149,7 @@ class MissedInstants(NamedTuple):
     reasons: int
     reason: str
     detail: str | None
+    timezone: str
     was_overdue: bool
 
 
@@ -176,11 +178,14 @@ def _stopped_schedules(session: Session, now: datetime) -> Iterator[EventNotice]
     for row in session.execute(SELECT_STOPPED, parameters):
         yield _notice(
             row,
-            f"The schedule {row.name!r} was disabled at {_instant(row.at)} and starts no"
+            f"The schedule {row.name!r} was disabled at {_instant(row.at, row.timezone)} and starts no"
             f" more runs: {row.disabled_reason}. To enable it: mosaico schedules enable {row.id}"
             if row.is_disabled
-            else f"The schedule {row.name!r} was due at {_instant(row.at)} and started no"
+            else f"The schedule {row.name!r} was due at {_instant(row.at, row.timezone)} and started no"
             f" run: {OVERDUE_DETAIL}.",
+            f"is disabled: {row.disabled_reason}"
+            if row.is_disabled
+            else "did not run: no scheduler fired it",
         )
 
 
@@ -191,16 +196,22 @@ def _blocked_schedules(session: Session, now: datetime) -> Iterator[EventNotice]
         skipped = "1 due time was" if count == 1 else f"{count_text} due times were"
         yield _notice(
             row,
-            f"The schedule {row.name!r} started no run since {_instant(row.fired_at)}:"
+            f"The schedule {row.name!r} started no run since {_instant(row.fired_at, row.timezone)}:"
             f" {skipped} skipped, because its run of that time is in progress and"
             f" its runs do not overlap. To cancel it: mosaico runs cancel {row.run_id}",
+            "did not run: its earlier run is in progress",
             run_id=row.run_id,
             run_seq=row.run_seq,
         )
 
 
 def _notice(
-    row: Row[Any], explanation: str, *, run_id: str | None = None, run_seq: int | None = None
+    row: Row[Any],
+    explanation: str,
+    title_note: str,
+    *,
+    run_id: str | None = None,
+    run_seq: int | None = None,
 ) -> EventNotice:
     return EventNotice(
         state=AlertEventState.SCHEDULE_MISSED,
@@ -211,6 +222,7 @@ def _notice(
         agent_id=row.agent_id,
         run_id=run_id,
         run_seq=run_seq,
+        title_note=title_note,
         explanation=explanation,
     )
 
@@ -260,27 +272,32 @@ def _missed_instants(session: Session, now: datetime) -> Iterator[EventNotice]:
             schedule_id=missed.schedule_id,
             benchmark_id=missed.benchmark_id,
             agent_id=missed.agent_id,
+            title_note=f"did not run: {_cause_of(missed)}",
             explanation=_explain_misses(missed),
             # The outage was reported as CRITICAL when it began; this is its extent.
             severity=MessageSeverity.INFO if missed.was_overdue else None,
         )
 
 
+def _cause_of(missed: MissedInstants) -> str:
+    return SKIP_DETAILS.get(missed.reason) or f"{missed.reason}: {missed.detail}"
+
+
 def _explain_misses(missed: MissedInstants) -> str:
-    cause = SKIP_DETAILS.get(missed.reason) or f"{missed.reason}: {missed.detail}"
+    cause = _cause_of(missed)
     cause = cause if missed.reasons == 1 else f"{missed.reasons} causes, the last one: {cause}"
     return f"The schedule {missed.schedule_name!r} {_format_span(missed)}: {cause}."
 
 
 def _format_span(missed: MissedInstants) -> str:
     if missed.instants == 1 and not missed.has_ranges:
-        return f"was due at {_instant(missed.first)} and started no run"
+        return f"was due at {_instant(missed.first, missed.timezone)} and started no run"
     count = f"more than {missed.instants}" if missed.has_ranges else str(missed.instants)
     return (
-        f"started no run at {count} due times from {_instant(missed.first)} to"
-        f" {_instant(missed.last)}"
+        f"started no run at {count} due times from {_instant(missed.first, missed.timezone)} to"
+        f" {_instant(missed.last, missed.timezone)}"
     )
 
 
-def _instant(at: datetime) -> str:
-    return format_utc(at, has_seconds=True)
+def _instant(at: datetime, zone_name: str) -> str:
+    return format_in_zone(at, named_zone(zone_name), has_seconds=True)

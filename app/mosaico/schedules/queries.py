@@ -70,6 +70,15 @@ class ScheduleFilter(OwnerFilter):
     enabled: bool | None = None
 
 
+def find_zone_name(session: Session, benchmark_id: str, agent_id: str) -> str | None:
+    """The zone of the oldest schedule of an agent and a benchmark, of an enabled one if there is one."""
+    statement = select(ScheduleConfig.timezone).where(
+        ScheduleConfig.benchmark_id == benchmark_id, ScheduleConfig.agent_id == agent_id
+    )
+    order = (ScheduleConfig.enabled.desc(), ScheduleConfig.created_at, ScheduleConfig.id)
+    return session.scalar(statement.order_by(*order).limit(1))
+
+
 def list_schedules(
     session: Session, query: PageQuery, schedule_filter: ScheduleFilter
 ) -> PageRows[ScheduleConfig]:

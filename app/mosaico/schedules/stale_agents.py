@@ -22,6 +22,7 @@ from mosaico.alerts.freshness import (
 )
 from mosaico.alerts.publishing import EventNotice, publish_notices
 from mosaico.alerts.rules import AlertEventState
+from mosaico.alerts.schedule_zones import find_schedule_zone
 from mosaico.core.batches import keyset_batches
 from mosaico.core.text import describe_duration
 from mosaico.run_store.models import NEW_DATA
@@ -221,5 +222,11 @@ def _notices(session: Session, stale: Sequence[_Stale]) -> Iterator[EventNotice]
             run_seq=run.seq if run is not None else None,
             since=pair.last,
             is_quiet=True,
-            explanation=describe_no_data(pair.last, found, each.expected),
+            title_note=each.expected,
+            explanation=describe_no_data(
+                pair.last,
+                found,
+                each.expected,
+                find_schedule_zone(session, pair.benchmark_id, pair.agent_id),
+            ),
         )

@@ -7,6 +7,7 @@ every column is the observed value.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -30,7 +31,7 @@ MAX_UNITS = 2000
 # A block this small stays in the CPU cache, and BLAS computes it in one thread: with more threads
 # the order of additions, and so the last bits of a verdict, would depend on the machine.
 _BLOCK_CELLS = 1 << 16
-_PERCENT = {"min": 0.0, "p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
+_PERCENTILE = re.compile("p([1-9][0-9]?)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -127,8 +128,9 @@ def resampled_statistic(
         return _mean_of_items(values, item_index, draws)
     units = draws.units[item_index]
     is_present = np.isfinite(values)
-    if stat in _PERCENT:
-        return _percentile(_PERCENT[stat], values[is_present], units[is_present], draws)
+    percent = _percent_of(stat)
+    if percent is not None:
+        return _percentile(percent, values[is_present], units[is_present], draws)
     # Deviations from the mean lose no digits when squares of large numbers are subtracted.
     center = float(values[is_present].mean()) if is_present.any() else 0.0
     deviations = np.where(is_present, values - center, 0.0)
@@ -151,6 +153,12 @@ def resampled_statistic(
                 return np.sqrt(_ratio(sum_of_squares, n - 1))
             case _:
                 raise ValueError(f"unknown statistic {stat!r}")
+
+
+def _percent_of(stat: str) -> float | None:
+    """The percent of an order statistic; None for any other statistic."""
+    match = _PERCENTILE.fullmatch(stat)
+    return float(match[1]) if match else {"min": 0.0, "max": 100.0}.get(stat)
 
 
 def resampled_counts(

@@ -7,13 +7,13 @@ narrow.
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
-from math import comb, fsum
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mosaico.statistics.passes import PassCounts, PassFunction, mean_over_counts
 
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.intp]
@@ -85,52 +85,20 @@ def unit_sums(values: FloatArray | None, units: IntArray) -> FloatArray:
     return np.bincount(units, weights=values).astype(np.float64)
 
 
-def pass_at_k(trials: int, passed: int, k: int) -> float | None:
-    """The estimated probability that at least one of k trials passes; None with fewer than k.
-
-    Source: Chen et al. 2021, "Evaluating Large Language Models Trained on Code" (unbiased).
-    """
-    _check(trials, passed, k)
-    return None if trials < k else 1.0 - comb(trials - passed, k) / comb(trials, k)
+def mean_over_items(statistic: PassFunction, passes: ItemSums, k: int) -> float | None:
+    """The mean of a pass@k statistic over the items with at least k trials; None without one."""
+    counts = zip(passes.n.astype(int).tolist(), passes.total.astype(int).tolist(), strict=True)
+    return mean_over_counts(statistic, Counter(PassCounts(*pair) for pair in counts), k)
 
 
-def pass_hat_k(trials: int, passed: int, k: int) -> float | None:
-    """The estimated probability that all of k trials pass; None with fewer than k.
-
-    Source: Yao et al. 2024, "τ-bench" (pass^k).
-    """
-    _check(trials, passed, k)
-    return None if trials < k else comb(passed, k) / comb(trials, k)
-
-
-def at_least_k(trials: int, passed: int, k: int) -> float | None:
-    """1 when at least k trials passed, else 0; None with fewer than k trials."""
-    _check(trials, passed, k)
-    return None if trials < k else float(passed >= k)
-
-
-def mean_over_items(
-    statistic: Callable[[int, int, int], float | None], passes: ItemSums, k: int
-) -> float | None:
-    """The mean of a pass@k statistic over the items with at least k trials; None without one.
-
-    Items with equal counts share one evaluation, because binomials of large numbers are slow.
-    """
-    items_by_counts = Counter(
-        zip(passes.n.astype(int).tolist(), passes.total.astype(int).tolist(), strict=True)
-    )
-    terms = [
-        (value, items)
-        for (trials, passed), items in sorted(items_by_counts.items())
-        if (value := statistic(trials, passed, k)) is not None
-    ]
-    item_count = sum(items for _, items in terms)
-    return fsum(value * items for value, items in terms) / item_count if item_count else None
-
-
-def _check(trials: int, passed: int, k: int) -> None:
-    if not 0 <= passed <= trials or k < 1:
-        raise ValueError(f"invalid counts: {passed} of {trials} trials passed, k = {k}")
+def values_of_passes(statistic: PassFunction, passes: ItemSums, k: int) -> FloatArray:
+    """A pass@k statistic of each item; NaN with fewer than k trials, and for all items where a value is not 0 or 1."""
+    if not passes.are_binary:
+        return np.full(len(passes.n), np.nan)
+    counts = np.stack([passes.n, passes.total], axis=1).astype(int)
+    distinct, index = np.unique(counts, axis=0, return_inverse=True)
+    values = (statistic(trials, passed, k) for trials, passed in distinct.tolist())
+    return np.array([math.nan if value is None else value for value in values])[index.ravel()]
 
 
 def skewness_of_blocks(

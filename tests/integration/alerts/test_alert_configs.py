@@ -37,7 +37,7 @@ def test_create_rule__is_returned_as_sent_with_the_id_of_its_kpi(create_rule: Ru
         ({"metric": "EXACT_MATCH"}, ["/metric"]),
         ({"kpi": "qualty"}, ["/kpi"]),
         ({"kpi": None, "metric": "ROUGE"}, ["/metric"]),
-        ({"kpi": None, "metric": "EXACT_MATCH.p42"}, ["/metric"]),
+        ({"kpi": None, "metric": "EXACT_MATCH.p142"}, ["/metric"]),
         ({"threshold": None}, ["/threshold"]),
         ({"threshold": 0}, ["/threshold"]),
         ({"channels": ["PIGEON"]}, ["/channels/0"]),

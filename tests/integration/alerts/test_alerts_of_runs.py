@@ -48,7 +48,7 @@ def test_alert__fires_for_a_second_run_that_is_worse(
     ]  # fmt: skip
     [message] = inbox(benchmark_service)
     assert message["id"] == alert["notificationId"]
-    assert message["title"] == "Pelican: quality 1.000 → 0.600 (bench-001)"
+    assert message["title"] == "Pelican: quality 1.000 → 0.600, limit 10 % (bench-001)"
 
 
 def test_incident__is_notified_at_its_beginning_and_its_end(
@@ -78,7 +78,7 @@ def test_incident__closed_by_a_person_shows_the_value_as_a_share(
     benchmark_service.post(f"/incidents/{incident['id']}/{answer}", {})
     titles = [message["title"] for message in reversed(inbox(benchmark_service))]
     assert titles == [
-        "Pelican: quality 1.000 → 0.500 (bench-001)",
+        "Pelican: quality 1.000 → 0.500, limit 10 % (bench-001)",
         "Resolved after less than a minute: Pelican: quality is 0.500 (bench-001)",
     ]
 
@@ -91,7 +91,8 @@ def test_invalid_run__causes_a_notice_and_keeps_the_states(
     invalid = run_with(0, silent=5)
     assert invalid["validity"] == "INVALID"
     assert notified_alerts(benchmark_service) == [("RUN_INVALID", "run invalid")]
-    assert inbox(benchmark_service)[0]["title"] == "Pelican: run invalid (bench-001)"
+    title = inbox(benchmark_service)[0]["title"]
+    assert title.startswith("Pelican: run invalid: coverage is 50.0 %")
     assert state(benchmark_service) == "OK"
     [alert] = benchmark_service.list_items("/alerts")
     assert "coverage is 50.0 %" in alert["explanation"]
@@ -139,7 +140,7 @@ def test_publish__many_alerts_of_a_run_are_one_message(
     assert rows.value("SELECT count(*) FROM alert_events WHERE state = 'FIRING'") == 120
     assert rows.value("SELECT count(DISTINCT notification_id) FROM alert_events") == 1
     [message] = inbox(benchmark_service)
-    assert message["title"] == "Pelican: EXACT_MATCH is 0.100 (bench-001)"
+    assert message["title"] == "Pelican: EXACT_MATCH 0.10, below 0.50 (bench-001)"
     # One cause is told once, with the names of its rules.
     [item] = message["items"]
     assert item["sentences"][-1].startswith("Alert rules: rule 1, rule 10, rule 100,")
@@ -201,7 +202,7 @@ def test_silence__an_incident_that_outlasts_it_is_sent_with_the_next_run(
     run_with(5)
     run_with(5)
     [message] = inbox(benchmark_service)
-    assert message["title"] == "Pelican: quality is 0.500 (bench-001)"
+    assert message["title"] == "Pelican: quality 0.50, below 0.80 (bench-001)"
     [alert] = benchmark_service.list_items("/alerts")
     assert (alert["silenceId"], alert["notificationId"]) == (None, message["id"])
 

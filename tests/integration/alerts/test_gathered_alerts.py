@@ -59,11 +59,11 @@ def test_gathered_alerts__of_two_benchmarks_in_one_night_are_one_message(
     [message] = messages(two_benchmarks)
     assert [alert["notificationId"] for alert in alerts] == [message["id"]] * 2
     assert len(two_benchmarks.list_items("/deliveries")) == 1
-    assert message["title"].startswith("Pelican: EXACT_MATCH is 0.600 (")
+    assert message["title"].startswith("Pelican: EXACT_MATCH 0.60, below 0.80 (")
     assert message["title"].endswith(") and 1 more")
     assert sorted(item["title"] for item in message["items"]) == [
-        "Pelican: EXACT_MATCH is 0.600 (billing)",
-        "Pelican: EXACT_MATCH is 0.600 (support)",
+        "Pelican: EXACT_MATCH 0.60, below 0.80 (billing)",
+        "Pelican: EXACT_MATCH 0.60, below 0.80 (support)",
     ]
     facts = [(fact["name"], fact["value"]) for fact in message["facts"]]
     assert sorted(value for name, value in facts if name == "run") == sorted(
@@ -86,7 +86,7 @@ def test_gathered_alerts__are_published_when_the_other_run_ends_without_any(
     two_benchmarks.post(f"/benchmark-runs/{other['id']}/cancel")
     publish_later(two_benchmarks)
     [message] = messages(two_benchmarks)
-    assert message["title"] == "Pelican: EXACT_MATCH is 0.600 (support)"
+    assert message["title"] == "Pelican: EXACT_MATCH 0.60, below 0.80 (support)"
     assert len(two_benchmarks.list_items("/deliveries")) == 1
 
 

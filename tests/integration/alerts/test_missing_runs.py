@@ -54,7 +54,7 @@ def test_missing_run__a_longer_gap_is_reported_once_to_the_recipients_of_its_rul
     [delivery] = agent_with_run.list_items("/deliveries")
     assert "hooks.example.com" in delivery["recipient"]
     assert agent_with_run.list_items("/notifications")[0]["title"].endswith(
-        "no new data for 1 day (bench-001)"
+        "no new data for 26 hours, the limit is 24 hours (bench-001)"
     )
     # The next gap is another one.
     rows.execute("UPDATE benchmark_runs SET completed_at = %s", LAST + timedelta(hours=30))

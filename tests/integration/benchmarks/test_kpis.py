@@ -75,13 +75,13 @@ def test_create_kpi__duplicate_id_or_name_is_a_conflict(service: Service) -> Non
 
 def test_create_kpi__formula_errors_have_pointer_and_span(service: Service) -> None:
     service.create_benchmark()
-    formula = "AVERAGE(ROGUE, BLEU.p96)"
+    formula = "AVERAGE(ROGUE, BLEU.p100)"
     problem = service.expect_problem(422, "POST", KPIS, {"name": "x", "formula": formula})
     errors_by_text = {formula[slice(*item["span"])]: item for item in problem["errors"]}
-    assert set(errors_by_text) == {"ROGUE", "p96"}
+    assert set(errors_by_text) == {"ROGUE", "p100"}
     assert {item["pointer"] for item in problem["errors"]} == {"/formula"}
     assert "Did you mean ROUGE" in errors_by_text["ROGUE"]["detail"]
-    assert "p95" in errors_by_text["p96"]["detail"]
+    assert "Write max." in errors_by_text["p100"]["detail"]
     service.post(KPIS, {"id": "k", "name": "x", "formula": "ROUGE"})
     for method, body in (
         ("PATCH", {"formula": "ROUGE > 1"}),

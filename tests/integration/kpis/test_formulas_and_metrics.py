@@ -13,11 +13,11 @@ def test_validate_formula__returns_all_errors(service: Service) -> None:
         "referencedMetrics": ["BLEU", "ROUGE"],
         "errors": [],
     }
-    text = "AVERAGE(ROGUE,\n  BLEU.p96)"
+    text = "AVERAGE(ROGUE,\n  BLEU.p100)"
     bad = service.post(f"{FORMULAS}/validate", {"formula": text})
     assert (bad["valid"], bad["formula"]) == (False, None)
     assert [(error["line"], error["column"]) for error in bad["errors"]] == [(1, 9), (2, 8)]
-    assert [text[slice(*error["span"])] for error in bad["errors"]] == ["ROGUE", "p96"]
+    assert [text[slice(*error["span"])] for error in bad["errors"]] == ["ROGUE", "p100"]
     assert "Did you mean ROUGE" in bad["errors"][0]["message"]
     for formula in ("ROUGE > 1", "((((", "'; DROP TABLE x", "😀", "(" * 4000, "ROUGE +" * 500):
         answer = service.post(f"{FORMULAS}/validate", {"formula": formula})
@@ -55,10 +55,10 @@ def test_evaluate_formula__uses_the_given_values(service: Service) -> None:
     assert "ACCURACY has no value" in missing["undefinedReason"]
     wrong = service.expect_problem(422, "POST", evaluate, {"formula": "ROUG +", "values": values})
     assert wrong["errors"]
-    misnamed = {"formula": "ROUGE", "values": {"ROUGE": 1, "a/b": 2, "ROUGE.p96": 3}}
+    misnamed = {"formula": "ROUGE", "values": {"ROUGE": 1, "a/b": 2, "ROUGE.p100": 3}}
     assert pointers(service.expect_problem(422, "POST", evaluate, misnamed)) == [
         "/values/a~1b",
-        "/values/ROUGE.p96",
+        "/values/ROUGE.p100",
     ]
     for hostile in (b"NaN", b"1e999", b'"1"', b"true", b"123456789012345678901234567890"):
         body = b'{"formula": "ROUGE", "values": {"ROUGE": ' + hostile + b"}}"

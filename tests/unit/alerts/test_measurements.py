@@ -1,5 +1,7 @@
 """Measurements of watched values, their history and replays."""
 
+from typing import Any
+
 import pytest
 
 from mosaico.alerts.backtest import Replay
@@ -45,23 +47,32 @@ def test_measure_metric__a_mean_has_a_standard_error_and_a_percentile_has_none()
     assert tail.point.error is None
 
 
+SHARE: dict[str, Any] = {"minimum": 0.0, "maximum": 1.0}
+
+
 @pytest.mark.parametrize(
     ("metric", "stat", "subject"),
     [
-        ("ROUGE", "mean", ValueSpec(name="ROUGE", harm=Side.LOW, is_share=True)),
-        ("ERROR_RATE", "mean", ValueSpec(name="ERROR_RATE", harm=Side.HIGH, is_share=True)),
+        ("ROUGE", "mean", ValueSpec(name="ROUGE", harm=Side.LOW, is_share=True, **SHARE)),
+        (
+            "ERROR_RATE",
+            "mean",
+            ValueSpec(name="ERROR_RATE", harm=Side.HIGH, is_share=True, **SHARE),
+        ),
         (
             "LATENCY_MS",
             "p95",
-            ValueSpec(name="LATENCY_MS.p95", harm=Side.HIGH, logarithmic=True, unit="ms"),
+            ValueSpec(
+                name="LATENCY_MS.p95", harm=Side.HIGH, logarithmic=True, unit="ms", minimum=0
+            ),
         ),
         (
             "TOOL_CALLS",
             "mean",
-            ValueSpec(name="TOOL_CALLS", harm=Side.BOTH, unit="calls per trace"),
+            ValueSpec(name="TOOL_CALLS", harm=Side.BOTH, unit="calls per trace", minimum=0),
         ),
-        ("ROUGE", "std", ValueSpec(name="ROUGE.std", harm=Side.BOTH)),
-        ("LATENCY_MS", "coverage", ValueSpec(name="LATENCY_MS.coverage", is_share=True)),
+        ("ROUGE", "std", ValueSpec(name="ROUGE.std", harm=Side.BOTH, minimum=0)),
+        ("LATENCY_MS", "coverage", ValueSpec(name="LATENCY_MS.coverage", is_share=True, **SHARE)),
         ("GONE", "mean", ValueSpec(name="GONE", harm=Side.BOTH)),
     ],
 )
@@ -85,8 +96,13 @@ def kpi(formula: str, aggregates: dict[str, Aggregate], value: float | None) -> 
 
 def test_measure_kpi__a_plain_metric_keeps_its_spec_with_the_direction_of_the_kpi() -> None:
     measurement = kpi("ROUGE", {"ROUGE": SHARES}, 0.5)
-    assert measurement.spec == ValueSpec(name="quality", harm=Side.HIGH, is_share=True)
+    assert measurement.spec == ValueSpec(name="quality", harm=Side.HIGH, is_share=True, **SHARE)
     assert measurement.resolution == 0.25
+
+
+def test_measure_kpi__has_the_range_of_its_formula() -> None:
+    spec = kpi("100 * ROUGE + BLEU", {"ROUGE": SHARES, "BLEU": SHARES}, 50.0).spec
+    assert (spec.minimum, spec.maximum) == (0, 101)
 
 
 def test_measure_kpi__the_error_adds_up_the_effects_of_all_means() -> None:

@@ -3,6 +3,7 @@
 import math
 from datetime import timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -42,6 +43,18 @@ def test_render_alerts__a_drop_says_value_baseline_interval_since_change_items_a
         ("agent", "Support bot (agent-001)"),
         ("run", "run-1"),
     ]
+
+
+def test_render_alerts__times_are_in_the_zone_of_the_schedule() -> None:
+    names = NAMES._replace(zone=ZoneInfo("Europe/Rome"))
+    details = DETAILS.model_copy(update={"since": NOW - timedelta(days=3)})
+    alerts = [FakeAlert(), FakeAlert(state="RESOLVED", id="e-2", details=details)]
+    firing, resolved = render_alerts(alerts, lambda _: names).items
+    assert "since 2026-11-22 03:00 Europe/Rome." in firing.sentences[0]
+    assert (
+        "The incident lasted 3 days, from 2026-11-19 03:00 Europe/Rome to 2026-11-22 03:00 Europe/Rome."
+        in resolved.sentences
+    )
 
 
 def with_evidence(details: AlertDetails = DETAILS, **changed: Any) -> AlertDetails:
@@ -155,8 +168,14 @@ def test_render_alerts__a_resolved_message_has_no_severity_and_names_the_duratio
         ),
         (FakeAlert(state="NO_DATA"), "[CRITICAL] Support bot: answer quality has no value"),
         (
-            FakeAlert(state="RUN_FAILED", name="run failed", rule_id=None, value=None),
-            "[CRITICAL] Support bot: run failed",
+            FakeAlert(
+                state="RUN_FAILED",
+                name="run failed",
+                rule_id=None,
+                value=None,
+                details=AlertDetails(title_note="SOURCE_UNREACHABLE"),
+            ),
+            "[CRITICAL] Support bot: run failed: SOURCE_UNREACHABLE",
         ),
         (
             FakeAlert(state="SCHEDULE_MISSED", name="every night", rule_id=None, value=None),
@@ -164,13 +183,44 @@ def test_render_alerts__a_resolved_message_has_no_severity_and_names_the_duratio
         ),
         (
             FakeAlert(
+                state="SCHEDULE_MISSED",
+                name="every night",
+                rule_id=None,
+                value=None,
+                details=AlertDetails(title_note="is disabled: 3 runs failed in a row"),
+            ),
+            "[CRITICAL] Support bot: schedule every night is disabled: 3 runs failed in a row",
+        ),
+        (
+            FakeAlert(
+                value=0.7,
+                baseline=None,
+                details=AlertDetails(
+                    value_name="answer quality", is_share=True, title_note="below 0.85"
+                ),
+            ),
+            "[CRITICAL] Support bot: answer quality 0.70, below 0.85",
+        ),
+        (
+            FakeAlert(
+                state="RESOLVED",
+                value=0.91,
+                details=AlertDetails(
+                    value_name="answer quality", is_share=True, title_note="above 0.85"
+                ),
+            ),
+            "Resolved: Support bot: answer quality 0.91, above 0.85",
+        ),
+        (
+            FakeAlert(
                 state="RUN_MISSED",
                 severity="WARNING",
                 value=None,
-                # 26 hours are 1 day in the largest unit.
-                details=AlertDetails(since=NOW - timedelta(hours=26)),
+                details=AlertDetails(
+                    since=NOW - timedelta(hours=47), title_note="the limit is 26 hours"
+                ),
             ),
-            "[WARNING] Support bot: no new data for 1 day",
+            "[WARNING] Support bot: no new data for 47 hours, the limit is 26 hours",
         ),
         (
             FakeAlert(

@@ -83,12 +83,19 @@ def test_join_words__is_a_list_in_a_sentence(words: list[str], text: str) -> Non
     [
         (0, "less than a minute"),
         (60, "1 minute"),
-        (7199, "1 hour"),
+        (90, "1 minute"),
+        (3600, "1 hour"),
+        (7199, "119 minutes"),
+        (47 * 3600 + 59, "47 hours"),
         (86_400, "1 day"),
-        (250_000, "2 days"),
+        (172_809, "2 days"),
+        (250_000, "69 hours"),
+        (4 * 86_400 - 1, "3 days"),
     ],
 )
-def test_describe_duration__in_the_largest_unit(seconds: float, text: str) -> None:
+def test_describe_duration__counts_a_smaller_unit_where_there_are_few(
+    seconds: float, text: str
+) -> None:
     assert describe_duration(timedelta(seconds=seconds)) == text
 
 

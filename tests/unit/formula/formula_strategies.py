@@ -29,9 +29,9 @@ from mosaico.formula.functions import (
     MAX_BYTES,
     MAX_DEPTH,
     MAX_NODES,
-    STATISTICS,
     FormulaFunction,
 )
+from mosaico.formula.metric_statistics import STATISTICS
 
 NO_SPAN = FormulaSpan(0, 0)
 without_deadline = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

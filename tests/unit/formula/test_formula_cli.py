@@ -5,8 +5,8 @@ import json
 import pytest
 from typer.testing import CliRunner, Result
 
-from mosaico.formula.cli import cli
 from mosaico.formula.python_api import KpiFormulaParser
+from mosaico.metrics.formula_cli import cli
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def test_formula_eval__invalid_formula_exits_with_65_and_marks_every_error() -> 
 
 
 def test_formula_eval__error_in_a_long_line_is_shown_in_an_excerpt() -> None:
-    result = run("check", "A + " * 40 + "$" + " + A" * 40)
+    result = run("check", "ROUGE + " * 20 + "$" + " + ROUGE" * 20)
     pointed = result.stderr.splitlines()
     # The mark is below its character only in a line that the terminal does not break.
     assert max(map(len, pointed)) <= 80
@@ -102,11 +102,11 @@ def test_formula_check__prints_one_json_document() -> None:
 
 
 def test_formula_check__invalid_formula_prints_a_problem_document_on_stderr() -> None:
-    result = run("check", "AVERGE(A) + $", "--format", "json")
+    result = run("check", "AVERGE(ROUGE) + $", "--format", "json")
     assert (result.exit_code, result.stdout) == (65, "")
     problem = json.loads(result.stderr)
     assert problem["type"] == "/problems/invalid-formula"
     assert [(error["line"], error["column"], error["span"]) for error in problem["errors"]] == [
         (1, 1, [0, 6]),
-        (1, 13, [12, 13]),
+        (1, 17, [16, 17]),
     ]

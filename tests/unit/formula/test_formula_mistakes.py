@@ -18,14 +18,14 @@ def only_mistake(text: str) -> str:
 
 
 def test_check__reports_errors_of_every_kind_in_order() -> None:
-    messages = mistakes("AVERGE(ROGUE, $) + * 2 + SQRT(1, 2) + BLEU.p96")
+    messages = mistakes("AVERGE(ROGUE, $) + * 2 + SQRT(1, 2) + BLEU.p100")
     assert [mistake.split(".")[0] for mistake in messages] == [
         "1:1: unknown function AVERGE",
         "1:8: unknown metric ROGUE",
         "1:15: unknown character $",
         "1:20: expected a number, a metric or a function after '+', found '*'",
         "1:26: SQRT takes 1 argument, not 2",
-        "1:44: unknown statistic p96",
+        "1:44: unknown statistic p100",
     ]
 
 
@@ -34,7 +34,7 @@ def test_check__reports_errors_of_every_kind_in_order() -> None:
     [
         ("AVERGE(A)", "1:1: unknown function AVERGE. Did you mean AVERAGE?"),
         ("ROGUE", "1:1: unknown metric ROGUE. Did you mean ROUGE?"),
-        ("A.p96", "1:3: unknown statistic p96. Did you mean p99 or p95?"),
+        ("A.p100", "1:3: unknown statistic p100. Write max."),
         ("A + MIN", "1:5: MIN is a function and needs arguments. Write MIN(x, …)."),
         ("AVERAGE()", "1:1: AVERAGE takes at least 1 argument, not 0."),
         ("THRESHOLD(A)", "1:1: THRESHOLD takes 2 arguments, not 1. Write THRESHOLD(x, t)."),
@@ -98,9 +98,9 @@ def test_parse__one_mistake_gives_one_error() -> None:
 
 
 def test_check__span_covers_exactly_the_faulty_text() -> None:
-    text = "AVERAGE(A, ROGUE.p96)"
+    text = "AVERAGE(A, ROGUE.p100)"
     mistakes_of_formula = check_formula(text, KNOWN).mistakes
-    assert [text[slice(*mistake.span)] for mistake in mistakes_of_formula] == ["ROGUE", "p96"]
+    assert [text[slice(*mistake.span)] for mistake in mistakes_of_formula] == ["ROGUE", "p100"]
 
 
 def test_check__reports_at_most_twenty_errors() -> None:

@@ -11,7 +11,7 @@ from sybil.parsers.markdown import PythonCodeBlockParser
 from typer.testing import CliRunner
 
 from mosaico.formula import compile_formula, help_document, parse, read_reference
-from mosaico.formula.cli import cli
+from mosaico.metrics.formula_cli import cli
 
 PAGE = Path(__file__).parents[3] / "docs" / "formula.md"
 TEXT = PAGE.read_text(encoding="utf-8")

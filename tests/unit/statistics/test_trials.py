@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mosaico.statistics.passes import at_least_k, pass_at_k, pass_hat_k
 from mosaico.statistics.trials import (
     ItemSums,
-    at_least_k,
     mean_over_items,
-    pass_at_k,
-    pass_hat_k,
     reduce_trials,
 )
 

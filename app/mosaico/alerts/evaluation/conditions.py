@@ -18,7 +18,7 @@ from mosaico.alerts.rules import (
     ValueSpec,
 )
 from mosaico.core.text import format_number
-from mosaico.kpis.number_text import format_amount, format_value
+from mosaico.kpis.number_text import format_amount, format_value, format_values, short_value
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.anomaly import RunPoint, Warmup, detect_anomaly, levels_of_values
@@ -181,11 +181,13 @@ def _assess_threshold(
         Condition.NOT_EQUALS: not equal,
     }[spec.condition]
     relation = "equal to" if equal else "below" if value < threshold else "above"
+    limit = short_value(threshold, value_spec.unit, is_share=value_spec.is_share)
     return Assessment(
         outcome=AlertOutcome.BREACH if is_breach else AlertOutcome.HEALTHY,
         value=value,
         explanation=f"{value_spec.name} is {_with_unit(value, value_spec)}, {relation} the"
         f" threshold of {_with_unit(threshold, value_spec)}.",
+        details=AlertDetails(title_note=f"{relation} {limit}"),
     )
 
 
@@ -221,6 +223,7 @@ def _assess_percentage(
         explanation=f"{_describe_change(value_spec, value, baseline, change)} (mean of"
         f" {_last_runs(len(earlier))}); the limit is {format_number(percent)} %."
         + (" The change is below the minimum effect." if is_small else ""),
+        details=AlertDetails(title_note=f"limit {format_number(percent)} %"),
     )
 
 
@@ -271,6 +274,13 @@ def _assess_anomaly(
     is_breach = judged.is_anomaly and is_large
     # Statistical significance alone does not fire: with many traces tiny changes are significant.
     is_small = judged.is_anomaly and not is_large
+    # The statistics know no limits of the value: nobody expects 1.046 of a share.
+    low, high = (
+        min(max(end, value_spec.minimum), value_spec.maximum) for end in (judged.low, judged.high)
+    )
+    expected = " to ".join(
+        format_values([low, high], value_spec.unit, is_share=value_spec.is_share)
+    )
     window = (
         f"; the last {judged.width} runs are {_with_unit(judged.level, value_spec)} together"
         if judged.width > 1
@@ -281,12 +291,13 @@ def _assess_anomaly(
         value=value,
         baseline=judged.center,
         min_detectable_effect=max(judged.min_detectable_effect, minimum_effect),
-        explanation=f"{name} is {_with_unit(value, value_spec)}{window}; expected"
-        f" {format_number(judged.low)} to {_with_unit(judged.high, value_spec)} after"
+        explanation=f"{name} is {_with_unit(value, value_spec)}{window}; expected {expected} after"
         f" {_last_runs(judged.history)} before (z {format_number(judged.z)}, limit"
         f" {format_number(judged.critical)})."
         + (" The change is below the minimum effect." if is_small else ""),
-        details=AlertDetails(anomaly=AnomalyDetails.of(judged)),
+        details=AlertDetails(
+            anomaly=AnomalyDetails.of(judged, low, high), title_note=f"expected {expected}"
+        ),
     )
 
 

@@ -1,5 +1,6 @@
 """The value that an alert rule watches: which one it is, how to read it, what a run measured."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -9,10 +10,12 @@ from mosaico.alerts.rules import Observation, RunSpan, ValueSpec
 from mosaico.comparison.comparison_rules import HARM_SIDES, RATIO_UNITS
 from mosaico.core.errors import AppError
 from mosaico.formula import Reference, compile_formula, read_reference
+from mosaico.formula.bounds import Bounds, bounds_of
 from mosaico.kpis.evaluate import KpiValue
 from mosaico.kpis.number_text import DIMENSIONLESS_UNITS
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.metrics.aggregate import Aggregate
+from mosaico.metrics.formula_direction import statistic_bounds
 from mosaico.metrics.metric_gaps import COUNTING_STATISTICS
 from mosaico.metrics.registry import column_of, providers_for, ref_of_column
 from mosaico.metrics.types import Direction, MetricSpec
@@ -93,7 +96,8 @@ def measure_metric(reference: Reference, aggregate: Aggregate) -> Measurement:
     spec = _value_spec(str(reference), column_spec, reference.stat)
     value = aggregate.statistic(reference.stat)
     if value is None:
-        return Measurement(spec=spec, point=None, reason="no trace has a value")
+        reason = aggregate.explain_missing(reference.stat) or "no trace has a value"
+        return Measurement(spec=spec, point=None, reason=reason)
     is_mean = reference.stat == "mean"
     # Only a mean has a standard error that follows from the aggregate; percentiles and sums would
     # need the values of all traces.
@@ -114,7 +118,14 @@ def measure_kpi(
     aggregates: Mapping[str, Aggregate],
 ) -> Measurement:
     """The value of a KPI in a run. A KPI that is nothing but a metric is read as that metric."""
-    spec = ValueSpec(name=name, harm=HARM_SIDES[Direction(direction)], unit=unit)
+    limits = _limits_of(formula)
+    spec = ValueSpec(
+        name=name,
+        harm=HARM_SIDES[Direction(direction)],
+        unit=unit,
+        minimum=limits.low,
+        maximum=limits.high,
+    )
     reference = read_reference(formula)
     if reference and (aggregate := aggregates.get(column_of(reference.key))):
         measurement = measure_metric(reference, aggregate)
@@ -122,8 +133,8 @@ def measure_kpi(
         # optional.
         unit = unit or measurement.spec.unit
         spec = replace(measurement.spec, name=name, harm=spec.harm, unit=unit)
-        # A KPI has no value where its metric has too few.
-        point = None if value is None else measurement.point
+        # A KPI has no value where its metric has too few. Runs of earlier versions have no percentiles.
+        point = None if value is None else measurement.point or RunPoint(value=value, error=None)
         return replace(measurement, spec=spec, point=point, reason=reason)
     if value is None:
         return Measurement(spec=spec, point=None, reason=reason)
@@ -212,17 +223,31 @@ def _standard_error(aggregate: Aggregate) -> float | None:
 
 def _value_spec(name: str, spec: MetricSpec | None, statistic: str) -> ValueSpec:
     if statistic == "coverage":
-        return ValueSpec(name=name, harm=Side.LOW, is_share=True)
+        return ValueSpec(name=name, harm=Side.LOW, is_share=True, minimum=0.0, maximum=1.0)
     if spec is None or statistic in ("n", "count", "std"):
-        return ValueSpec(name=name, harm=Side.BOTH)
+        return ValueSpec(name=name, harm=Side.BOTH, minimum=0.0 if spec else -math.inf)
+    limits = statistic_bounds(statistic, spec)
     return ValueSpec(
         name=name,
+        minimum=limits.low,
+        maximum=limits.high,
         harm=HARM_SIDES[spec.direction],
         # A sum of shares can exceed 1.
         is_share=(spec.minimum, spec.maximum) == (0.0, 1.0) and statistic != "sum",
         logarithmic=spec.unit in RATIO_UNITS,
         unit=_unit(spec.unit, statistic),
     )
+
+
+def _limits_of(formula: str) -> Bounds:
+    """The range of a formula, from those of its metrics."""
+    compiled = compile_formula(formula)
+    limits = {
+        ref: statistic_bounds(ref.stat, spec)
+        for ref in compiled.references
+        if (spec := find_metric_spec(column_of(ref.key))) is not None
+    }
+    return bounds_of(compiled, limits)
 
 
 def _unit(unit: str, statistic: str) -> str | None:

@@ -227,7 +227,7 @@ def count_trials(trials: Sequence[EvalResult]) -> TaskTrials:
 
 def _passes_of(k: int, tasks: Sequence[TaskTrials]) -> PassesOfK:
     # numpy takes long to import; a run without repeated trials does without it.
-    from mosaico.statistics.trials import pass_at_k, pass_hat_k
+    from mosaico.statistics.passes import pass_at_k, pass_hat_k
 
     counted = [task for task in tasks if task.trials >= k]
     at_k = [pass_at_k(task.trials, task.passed, k) or 0.0 for task in counted]

@@ -96,7 +96,7 @@ class FormulaPair:
         if ref.stat in OVER_ALL_ITEMS:
             first, second = (np.ones(run.item_count, dtype=np.bool_) for run in self.runs)
             return first, second
-        first, second = (run.has_value(column_of(ref.key)) for run in self.runs)
+        first, second = (run.has_value(ref) for run in self.runs)
         return (first & second, first & second) if self._pair.is_paired else (first, second)
 
     def _selected(self, mask: Mask | None) -> Mask:

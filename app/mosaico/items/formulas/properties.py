@@ -62,9 +62,10 @@ def line_of(formula: CompiledFormula) -> Line | None:
 
 
 def jumps(formula: CompiledFormula) -> bool:
-    """Return whether the value can jump while its metrics change a little: THRESHOLD and IF."""
+    """Return whether the value can jump while its metrics change a little: THRESHOLD, ROUND and IF."""
     return any(
-        isinstance(node, Conditional) or (isinstance(node, Call) and node.function == "THRESHOLD")
+        isinstance(node, Conditional)
+        or (isinstance(node, Call) and node.function in {"THRESHOLD", "ROUND"})
         for node, _ in walk(formula.root)
     )
 

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mosaico.formula import Reference
+from mosaico.formula.compile import CompiledFormula
+from mosaico.formula.metric_statistics import passes_of, percentile_of
 from mosaico.items.formulas.linearization import (
     FloatArray,
     ItemSumStatistic,
@@ -20,18 +22,24 @@ from mosaico.items.formulas.linearization import (
     without_rounding,
 )
 from mosaico.items.matrix import ItemMatrix, LabelCounts
+from mosaico.metrics.aggregate import PASS_FUNCTIONS
 from mosaico.metrics.registry import column_of, load_metrics, provider_for
 from mosaico.metrics.types import CountedMetric, MetricRef
 from mosaico.statistics.resampling import Draws, resampled_counts, resampled_statistic
-from mosaico.statistics.trials import IntArray, ItemSums, reduce_trials
+from mosaico.statistics.trials import IntArray, ItemSums, reduce_trials, values_of_passes
 
 Mask: TypeAlias = NDArray[np.bool_]
 # These statistics include the items without a value.
 OVER_ALL_ITEMS = frozenset({"n", "count", "coverage"})
-# Statistics that jump with single traces: they are not functions of sums over items.
-ORDER_STATISTICS = frozenset({"min", "max", "p50", "p95", "p99"})
 # Statistics that depend on a single trace: no resample exceeds the observed values.
 EXTREMES = frozenset({"min", "max"})
+
+
+def reads_order_statistic(formula: CompiledFormula) -> bool:
+    """Return whether a formula reads a statistic that jumps with single traces: it is no function of sums over items."""
+    return any(
+        ref.stat in EXTREMES or percentile_of(ref.stat) is not None for ref in formula.references
+    )
 
 
 class RunStatistics:
@@ -83,8 +91,31 @@ class RunStatistics:
             return [np.where(sums.n > 0, sums.total, np.nan) for sums in runs]
         return [sums.means for sums in runs]
 
-    def has_value(self, column: str) -> Mask:
-        """Mask of the items with a value of a metric."""
+    def values_of_passes(self, ref: Reference) -> FloatArray | None:
+        """The value of PASS_AT_K or PASS_POW_K of each item, NaN where it has too few trials; None for any other
+        statistic. Of several runs it is the mean of theirs: trials of different runs differ by more than chance.
+        """
+        passes = passes_of(ref.stat)
+        if passes is None:
+            return None
+        values, run_index = self.values(column_of(ref.key)), np.asarray(self.matrix.run_index)
+        by_run = []
+        for run in range(self.matrix.runs):
+            selected = np.where(run_index == run, values, np.nan)
+            sums = reduce_trials(self.item_index, selected, self.item_count)
+            by_run.append(values_of_passes(PASS_FUNCTIONS[passes.function], sums, passes.k))
+        stacked = np.stack(by_run)
+        means = np.full(self.item_count, np.nan)
+        counts = np.isfinite(stacked).sum(axis=0)
+        np.divide(np.nansum(stacked, axis=0), counts, out=means, where=counts > 0)
+        return means
+
+    def has_value(self, ref: Reference) -> Mask:
+        """Mask of the items with a value of a statistic."""
+        passes = self.values_of_passes(ref)
+        if passes is not None:
+            return np.isfinite(passes)
+        column = column_of(ref.key)
         if column not in self._masks:
             index = self.item_index[np.isfinite(self.values(column))]
             if column in self.count_metrics:
@@ -113,8 +144,9 @@ class RunStatistics:
         if self.is_counted(ref):
             return self._counted(column, items, labels)
         values = self.values(column)
-        if ref.stat == "mean":
-            means = self.item_sums(column).means
+        if ref.stat == "mean" or passes_of(ref.stat):
+            passes = self.values_of_passes(ref)
+            means = self.item_sums(column).means if passes is None else passes
             return mean_statistic(np.where(items, means, np.nan))
         is_present = np.isfinite(values) & items[self.item_index]
         present, index = values[is_present], self.item_index[is_present]
@@ -156,6 +188,10 @@ class RunStatistics:
                     [counts.labels[index] for index in labels], sums
                 ),
             )
+        passes = self.values_of_passes(ref)
+        if passes is not None:
+            item_values = np.where(items, passes, np.nan)
+            return resampled_statistic("mean", item_values, np.arange(self.item_count), draws)
         values = self.values(column)
         if ref.stat not in OVER_ALL_ITEMS:
             values = np.where(items[self.item_index], values, np.nan)

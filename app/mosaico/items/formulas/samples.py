@@ -102,7 +102,7 @@ def _is_read_again(formula: CompiledFormula, amount: Metric | None) -> bool:
 
 def _reads(run: RunStatistics, formula: CompiledFormula) -> Mask:
     """The items with a value of any metric of the formula."""
-    masks = [run.has_value(column_of(ref.key)) for ref in formula.references]
+    masks = [run.has_value(ref) for ref in formula.references]
     is_read: Mask = np.logical_or.reduce(masks)
     return is_read
 

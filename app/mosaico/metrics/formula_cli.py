@@ -56,7 +56,8 @@ def check(
     expression: Expression,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Check a formula and print its normal form and the metrics that it reads.
+    """Check a formula and print its normal form and the metrics that it reads. A metric of the service is known
+    where its plugin is installed.
 
     Exit codes: 0 valid, 65 invalid; every mistake is printed to standard error.
     """
@@ -64,7 +65,7 @@ def check(
     from mosaico.formula.errors import InvalidFormula
 
     try:
-        formula = compile_formula(expression, _known_keys())
+        formula = compile_formula(expression, _measurable_keys())
     except InvalidFormula as error:
         if output is OutputFormat.JSON:
             print_status(encode_json(_problem(error.detail, error.mistakes), sys.stderr))
@@ -108,6 +109,15 @@ def evaluate(
         print_status("hint: add the values that it reads: --values '{\"METRIC\": 0.5}'")
         raise typer.Exit(EXIT_UNDEFINED)
     print_result(repr(value))
+
+
+def _measurable_keys() -> frozenset[str]:
+    """The registered metrics of callers, and those that this installation measures."""
+    from mosaico.formula.python_api import known_metric_keys
+    from mosaico.metrics.registry import METRICS, load_metrics
+
+    load_metrics()
+    return known_metric_keys().union(METRICS.names(), METRICS.aliases)
 
 
 def _known_keys(inputs: "dict[Reference, float | None] | None" = None) -> frozenset[str] | None:
