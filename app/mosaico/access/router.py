@@ -39,6 +39,7 @@ def create_api_key(body: ApiKeyCreate, once: Idempotent, res: Res) -> Response:
             session, body.name, body.role, now=res.clock(), expires_at=body.expires_at
         )
         view = queries.get_key(session, key.id)
+        body.confirm_created(view)
         return ApiKeyCreated(**view.model_dump(), token=key.token.reveal())
 
     return once(body, create)
@@ -62,7 +63,9 @@ def get_api_key(key_id: KeyId, res: Res) -> ApiKeyView:
 def change_api_key(key_id: KeyId, body: ApiKeyPatch, res: Res) -> ApiKeyView:
     """Change the given fields of an API key that is not revoked. Its role never changes."""
     with res.db.begin() as session:
-        service.update_key(session, key_id, body, now=res.clock())
+        queries.lock_key(session, key_id)
+        edit = body.compare_with_view(queries.get_key(session, key_id))
+        service.update_key(session, key_id, edit, now=res.clock())
         return queries.get_key(session, key_id)
 
 

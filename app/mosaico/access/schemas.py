@@ -1,25 +1,12 @@
 """Requests and responses of API keys and the audit log."""
 
 from datetime import datetime
+from typing import Annotated, ClassVar
 
 from mosaico.access.audit import ActorType, AuditOutcome
 from mosaico.access.rules import RoleName
-from mosaico.core.schemas import UNSET, Instant, ShortText, WireModel
-
-
-class ApiKeyCreate(WireModel):
-    """Name, role and expiry of a new API key."""
-
-    name: ShortText
-    role: RoleName = "read"
-    expires_at: Instant | None = None
-
-
-class ApiKeyPatch(WireModel):
-    """The fields to change; null removes the expiry. The role of a key never changes."""
-
-    name: ShortText = UNSET
-    expires_at: Instant | None = None
+from mosaico.core.edits import SERVICE_MOVES, EditBody, patch_of
+from mosaico.core.schemas import Instant, ShortText, WireModel
 
 
 class ApiKeyView(WireModel):
@@ -30,8 +17,28 @@ class ApiKeyView(WireModel):
     role: RoleName
     created_at: datetime
     expires_at: datetime | None
-    last_used_at: datetime | None
+    last_used_at: Annotated[datetime | None, SERVICE_MOVES]
     revoked_at: datetime | None
+
+
+class ApiKeyCreate(EditBody):
+    """Name, role and expiry of a new API key."""
+
+    shown_as: ClassVar = ApiKeyView
+
+    name: ShortText
+    role: RoleName = "read"
+    expires_at: Instant | None = None
+
+
+@patch_of
+class ApiKeyPatch(EditBody):
+    """The fields to change; null removes the expiry. The role of a key never changes."""
+
+    shown_as: ClassVar = ApiKeyView
+
+    name: ShortText
+    expires_at: Instant | None = None
 
 
 class ApiKeyCreated(ApiKeyView):

@@ -28,7 +28,9 @@ def create_agent(body: AgentCreate, res: Res, once: Idempotent) -> Response:
     """Create an agent. The secret key is stored encrypted and never returned."""
     return once(
         body,
-        lambda session: agent_view(service.create_agent(session, body, res.secrets), res),
+        lambda session: body.confirm_created(
+            agent_view(service.create_agent(session, body, res.secrets), res)
+        ),
         location=lambda agent: f"/api/v1/agents/{agent.id}",
     )
 
@@ -87,6 +89,8 @@ def delete_agent(agent_id: AgentId, res: Res, match: IfMatch, *, cascade: Cascad
 
 def _edit_agent(agent_id: str, body: AgentBody, res: Resources, match: RevisionCheck) -> AgentView:
     with res.db.begin() as session:
-        match(queries.get_agent(session, agent_id, for_update=True).revision)
-        agent = service.change_agent(session, agent_id, body, res.secrets, res.clock())
+        agent = queries.get_agent(session, agent_id, for_update=True)
+        match(agent.revision)
+        edit = body.compare_with_view(agent_view(agent, res))
+        agent = service.change_agent(session, agent_id, edit, res.secrets, res.clock())
         return match.etag(agent_view(agent, res))

@@ -1,17 +1,17 @@
 """Wire format of agents."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, AliasChoices, Field, SecretStr
 
+from mosaico.core.edits import SERVICE_MOVES, EditBody, patch_of
 from mosaico.core.schemas import (
     HttpUrl,
     Identifier,
     LongText,
     ShortText,
     WireModel,
-    patch_of,
     require_http_url,
 )
 from mosaico.core.url_syntax import is_redacted
@@ -72,8 +72,37 @@ RunUrl = Annotated[
 ]
 
 
-class AgentBody(WireModel):
+class AgentView(WireModel):
+    """An agent. `secretSet` is true if a secret key is stored; the key itself is never returned. `runUrl` is
+    redacted.
+
+    `credentialsRefusedAt` is when Langfuse first refused the current keys. The fields that begin with
+    `llangfuse` repeat those of `langfuse` as the original system misspelt them.
+    """
+
+    id: str
+    name: str
+    description: str | None
+    langfuse_project_name: str | None
+    langfuse_url: str
+    langfuse_public_key: str | None
+    secret_set: bool
+    run_url: str | None
+    llangfuse_project_name: Annotated[str | None, MISSPELT]
+    llangfuse_url: Annotated[str, MISSPELT]
+    llangfuse_public_key: Annotated[str | None, MISSPELT]
+    otel_service_name: str | None
+    credentials_refused_at: Annotated[datetime | None, SERVICE_MOVES]
+    archived: bool
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class AgentBody(EditBody):
     """All fields of an agent; an omitted field gets its default."""
+
+    shown_as: ClassVar = AgentView
 
     langfuse_project_name: ProjectName = None
     langfuse_url: Url = None
@@ -101,33 +130,6 @@ class AgentCreate(AgentBody):
 @patch_of
 class AgentPatch(AgentBody):
     """The fields to change; null clears a field."""
-
-
-class AgentView(WireModel):
-    """An agent. `secretSet` is true if a secret key is stored; the key itself is never returned. `runUrl` is
-    redacted.
-
-    `credentialsRefusedAt` is when Langfuse first refused the current keys. The fields that begin with
-    `llangfuse` repeat those of `langfuse` as the original system misspelt them.
-    """
-
-    id: str
-    name: str
-    description: str | None
-    langfuse_project_name: str | None
-    langfuse_url: str
-    langfuse_public_key: str | None
-    secret_set: bool
-    run_url: str | None
-    llangfuse_project_name: Annotated[str | None, MISSPELT]
-    llangfuse_url: Annotated[str, MISSPELT]
-    llangfuse_public_key: Annotated[str | None, MISSPELT]
-    otel_service_name: str | None
-    credentials_refused_at: datetime | None
-    archived: bool
-    revision: int
-    created_at: datetime
-    updated_at: datetime
 
 
 class AgentCheck(WireModel):

@@ -21,7 +21,7 @@ from mosaico.core.encryption import Secret, SecretBox
 from mosaico.core.errors import AppError, Conflict, ErrorItem, Invalid
 from mosaico.core.ids import new_id
 from mosaico.core.resources import Resources
-from mosaico.core.schemas import all_fields, given_fields
+from mosaico.core.schemas import all_fields
 from mosaico.core.url_syntax import is_redacted, redact_url
 from mosaico.jobs.declarations import RecordChange
 from mosaico.jobs.queue import enqueue
@@ -65,7 +65,7 @@ def change_agent(
             for which it was not given; if a redacted run URL is not the stored one.
     """
     agent = queries.get_agent(session, agent_id, for_update=True)
-    values = given_fields(body)
+    values = body.given_fields()
     if SECRET_COLUMN not in body.model_fields_set:
         values.pop(SECRET_COLUMN, None)
     if agent.run_address is not None and values.get(RUN_URL) == agent.run_url:
@@ -120,9 +120,12 @@ def reveal_run_url(agent: Agent, box: SecretBox) -> Secret | None:
 
 
 def default_source(agent: Agent) -> str:
-    """The trace source of a benchmark that names none: Langfuse for an agent with both keys."""
-    has_keys = agent.langfuse_public_key is not None and agent.langfuse_secret_key is not None
-    return LANGFUSE if has_keys else LOCAL
+    """The trace source of a benchmark that names none: Langfuse for an agent with a key of it.
+
+    With one key of the two, the run fails and names the other: uploads would be an answer to another question.
+    """
+    has_key = agent.langfuse_public_key is not None or agent.langfuse_secret_key is not None
+    return LANGFUSE if has_key else LOCAL
 
 
 def agent_query(

@@ -21,6 +21,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from mosaico.core.console.help_lines import format_whole_names
 from mosaico.core.console.option_groups import expand_option_groups
 from mosaico.core.errors import AppError, BadUsage
+from mosaico.core.text import JOINERS
 
 if TYPE_CHECKING:
     from mosaico.core.registry import LoadedPlugin
@@ -340,7 +341,9 @@ def escape_line(text: str) -> str:
 
     A control character could move the cursor of a terminal or split a cell of a table.
     """
-    return "".join(char if char.isprintable() else _escaped(char) for char in text)
+    return "".join(
+        char if char.isprintable() or char in JOINERS else _escaped(char) for char in text
+    )
 
 
 def escape_lines(text: str) -> str:
