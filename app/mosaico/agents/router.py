@@ -8,6 +8,7 @@ from mosaico.access.deps import ADMIN, READ, RUN
 from mosaico.access.idempotency import Idempotent
 from mosaico.agents import queries, service
 from mosaico.agents.schemas import AgentBody, AgentCheck, AgentCreate, AgentPatch, AgentView
+from mosaico.agents.source_fields import default_source
 from mosaico.agents.views import agent_view
 from mosaico.core.dependents import Consent
 from mosaico.core.problem_documents import CONFLICT
@@ -66,11 +67,11 @@ def replace_agent(agent_id: AgentId, body: AgentBody, res: Res, match: IfMatch) 
 
 @router.post("/{agentId}/check", dependencies=RUN)
 def check_agent(agent_id: AgentId, res: Res) -> AgentCheck:
-    """Check the agent's Langfuse credentials; the response contains the error, if any."""
+    """Check the agent's credentials for its trace source; the response contains the error, if any."""
     with res.db.read() as session:
         agent = queries.get_agent(session, agent_id)
-        query = service.agent_query(agent, res)
-    check = service.check_langfuse(query, res)
+        kind, query = default_source(agent), service.agent_query(agent, res)
+    check = service.check_source(kind, query, res)
     if check.ok or check.error_code == service.AUTH_REFUSED:
         with res.db.begin() as session:
             service.record_credentials_check(session, agent_id, query, res, refused=not check.ok)

@@ -72,6 +72,45 @@ RunUrl = Annotated[
 ]
 
 
+class AgentSourceView(WireModel):
+    """Where the traces of an agent are. `secretSet` is true if a secret key is stored; the key is never returned."""
+
+    kind: str
+    url: str | None
+    project: str | None
+    public_key: str | None
+    secret_set: bool
+
+
+class AgentSource(EditBody):
+    """Where the traces of an agent are: a tool, the address of its server, a project and credentials."""
+
+    shown_as: ClassVar = AgentSourceView
+
+    kind: Annotated[
+        ShortText,
+        Field(
+            description="Trace source: `langfuse`, or one of a plugin; `mosaico plugins` lists them.",
+            examples=["phoenix"],
+        ),
+    ]
+    url: HttpUrl | None = None
+    project: ShortText | None = None
+    public_key: ShortText | None = Field(
+        default=None,
+        description="Public half of the credentials, or a user name, if the tool has one.",
+    )
+    secret_key: Annotated[
+        SecretStr | None,
+        Field(
+            min_length=1,
+            max_length=1024,
+            description="Key or token that reads the traces. Stored encrypted and never returned; an omitted one"
+            " stays, as long as kind and URL stay.",
+        ),
+    ] = None
+
+
 class AgentView(WireModel):
     """An agent. `secretSet` is true if a secret key is stored; the key itself is never returned. `runUrl` is
     redacted.
@@ -83,6 +122,7 @@ class AgentView(WireModel):
     id: str
     name: str
     description: str | None
+    source: AgentSourceView | None
     langfuse_project_name: str | None
     langfuse_url: str
     langfuse_public_key: str | None
@@ -104,6 +144,10 @@ class AgentBody(EditBody):
 
     shown_as: ClassVar = AgentView
 
+    source: AgentSource | None = Field(
+        default=None,
+        description="Where the traces of the agent are. The `langfuse…` fields are those of the kind `langfuse`.",
+    )
     langfuse_project_name: ProjectName = None
     langfuse_url: Url = None
     langfuse_public_key: PublicKey = None
@@ -133,13 +177,14 @@ class AgentPatch(AgentBody):
 
 
 class AgentCheck(WireModel):
-    """The result of a check of an agent's Langfuse credentials.
+    """The result of a check of an agent's credentials for its trace source, whose URL is `langfuseUrl`.
 
     If `ok`, the server's API, version and project; otherwise an `errorCode`, the same as for runs,
     and a `detail` with the error and its remedy.
     """
 
     ok: bool
+    source: str
     langfuse_url: str
     api: str | None = None
     version: str | None = None

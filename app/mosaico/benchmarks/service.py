@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.agents.models import Agent
 from mosaico.agents.queries import lock_existing_agents
-from mosaico.agents.service import default_source
+from mosaico.agents.source_fields import default_source
 from mosaico.benchmarks import queries, rules
 from mosaico.benchmarks.config_types import JudgeCalibration, MetricSelection
 from mosaico.benchmarks.kpi_service import follow_metrics, follows_formula, set_kpis

@@ -53,7 +53,7 @@ class EditBody(WireModel):
 
     shown_as: ClassVar[type[BaseModel]]
 
-    # The JSON of the sent fields that responses have too: never of a secret.
+    # The JSON of the sent fields that responses have too. A private attribute is neither printed nor dumped.
     _repeated: dict[str, Any] = PrivateAttr(default_factory=dict)
     # The same body with the second spellings of fields that were sent in two, with different values.
     _respelled: Any = PrivateAttr(default=None)
@@ -146,7 +146,10 @@ class EditBody(WireModel):
                 yield ErrorItem(pointer=f"{pointer}/{name}", detail=_describe_read_only(current))
         for name, (spelling, *_) in names.spellings.items():
             parts = getattr(self, name, None)
-            if isinstance(parts, list) and any(isinstance(part, EditBody) for part in parts):
+            if isinstance(parts, EditBody):
+                current_part = shown.get(spelling) or {}
+                yield from parts.read_only_errors(current_part, f"{pointer}/{spelling}")
+            elif isinstance(parts, list) and any(isinstance(part, EditBody) for part in parts):
                 current_parts = {part["id"]: part for part in shown.get(spelling) or ()}
                 for index, part in enumerate(parts):
                     current_part = current_parts.get(part.id, {})

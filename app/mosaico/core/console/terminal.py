@@ -20,6 +20,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from mosaico.core.console.help_lines import format_whole_names
 from mosaico.core.console.option_groups import expand_option_groups
+from mosaico.core.console.usage_errors import ReportedUsage
 from mosaico.core.errors import AppError, BadUsage
 from mosaico.core.text import JOINERS
 
@@ -74,7 +75,7 @@ DryRun = Annotated[
 ]
 
 
-class Command(TyperCommand):
+class Command(ReportedUsage, TyperCommand):
     """A command that reports an `AppError` on standard error and exits with its exit code.
 
     The error is printed as a problem document if the command prints JSON, that is if its parameter
@@ -149,7 +150,7 @@ class Command(TyperCommand):
                 raise WrongUsage(f"{param.opts[0]} should be a finite number")
 
 
-class Group(TyperGroup):
+class Group(ReportedUsage, TyperGroup):
     """A group whose help gives the whole first sentence of each command, under headings.
 
     The heading of a command is its `rich_help_panel`.
@@ -341,9 +342,7 @@ def escape_line(text: str) -> str:
 
     A control character could move the cursor of a terminal or split a cell of a table.
     """
-    return "".join(
-        char if char.isprintable() or char in JOINERS else _escaped(char) for char in text
-    )
+    return "".join(char if char.isprintable() else _escaped(char) for char in text)
 
 
 def escape_lines(text: str) -> str:
@@ -392,7 +391,7 @@ def _as_ascii(char: str) -> str:
 
 
 def _escaped(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")
+    return char if char in JOINERS else char.encode("unicode_escape").decode("ascii")
 
 
 def _placeholder() -> None:
