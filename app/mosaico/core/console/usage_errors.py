@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import typer
 
@@ -21,32 +21,31 @@ class ReportedUsage:
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        with _reported(args, info_name or ""):
+        with self._reporting(args, info_name or ""):
             return super().make_context(info_name, args, parent, **extra)  # type: ignore[misc]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command of a group by the first word."""
-        with _reported(args, ctx.command_path):
+        with self._reporting(args, ctx.command_path):
             return super().resolve_command(ctx, args)  # type: ignore[misc]
 
+    def report_usage(self, message: str, hint: str, *, wants_json: bool) -> NoReturn:
+        """Print the error, and exit."""
+        raise NotImplementedError
 
-@contextmanager
-def _reported(args: Sequence[str], command_path: str) -> Iterator[None]:
-    """Report a usage error of the block, and exit."""
-    # Here: the module of the commands imports this one.
-    from mosaico.core.console.terminal import OutputFormat, WrongUsage, report_error
-
-    words = list(args)  # parsing consumes them
-    try:
-        yield
-    except _USAGE_ERROR as error:
-        if type(error).__name__ == _PRINTS_HELP:
-            raise
-        message = error.format_message()
-        path = error.ctx.command_path if error.ctx is not None else command_path
-        usage = WrongUsage(f"{message[:1].lower()}{message[1:]}", hint=f"see `{path} -h`")
-        report_error(usage, OutputFormat.JSON if _wants_json(words) else OutputFormat.TABLE)
-        raise typer.Exit(usage.exit_code) from None
+    @contextmanager
+    def _reporting(self, args: Sequence[str], command_path: str) -> Iterator[None]:
+        """Report a usage error of the block."""
+        words = list(args)  # parsing consumes them
+        try:
+            yield
+        except _USAGE_ERROR as error:
+            if type(error).__name__ == _PRINTS_HELP:
+                raise
+            message = error.format_message()
+            path = error.ctx.command_path if error.ctx is not None else command_path
+            text = f"{message[:1].lower()}{message[1:]}"
+            self.report_usage(text, f"see `{path} -h`", wants_json=_wants_json(words))
 
 
 def _wants_json(words: Sequence[str]) -> bool:
