@@ -14,6 +14,7 @@ from mosaico.core.console.table import (
     field,
     format_cell,
     print_details,
+    print_link,
     time_field,
 )
 from mosaico.core.console.terminal import (
@@ -95,12 +96,15 @@ def check_agent(
     Exit codes: 0 the server accepts them, 3 it does not; the reason is printed to standard error.
     """
     with open_api() as api:
-        check = api.post(f"{PATH}{path_of(api.full_id(PATH, agent_id))}/check")
+        address = f"{PATH}{path_of(api.full_id(PATH, agent_id))}"
+        check = api.post(f"{address}/check")
+        page = f"{api.pages_url}{address}"
     if output is OutputFormat.JSON:
         print_json(check)
     elif check["ok"]:
         shown = {"source": "source", "langfuseUrl": "url", "project": "project", "api": "api"}
         print_details({label: check[name] for name, label in shown.items()})
+    print_link(page, output)
     if not check["ok"]:
         print_status(f"error: {check['errorCode']}: {check['detail']}")
         raise typer.Exit(EXIT_UNSUCCESSFUL)

@@ -32,7 +32,7 @@ MetricValues: TypeAlias = Mapping[Any, float | None]
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z]{2})(?=\d)")
-# `AccuracyMetricKey`, `AccuracyMetricProvider` and `AccuracyMetric` of the original are ACCURACY.
+# The endings of the classes of metrics in the original.
 _CLASS_ENDING = re.compile(r"(?<=.)(?:Metric(?:Key|Provider)?|MetricKey)$")
 # A latency is in milliseconds; the original does not say so. `mosaico.metrics` has the same alias.
 _SAME_METRIC = {"LATENCYMS": "LATENCY"}

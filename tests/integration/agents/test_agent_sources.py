@@ -118,3 +118,13 @@ def test_agent_source__langfuse_fields_of_an_agent_of_another_tool_are_refused(
         "otel",
         "SOURCE_HAS_NO_CHECK",
     )
+
+
+def test_agent_page__shows_the_tool_in_place_of_langfuse(service: Service) -> None:
+    service.create_agent(source=SOURCE)
+    for path in ("/agents", "/agents/agent-001"):
+        page = service.client.get(path).text
+        assert "support" in page
+        assert SECRET not in page
+    assert "https://traces.example.org" in page
+    assert "https://cloud.langfuse.com" not in page

@@ -26,7 +26,7 @@ WRONG: list[tuple[typer.Typer, list[str], str, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("cli", "words", "problem", "remedy"), WRONG, ids=lambda part: str(part)[:40]
+    ("cli", "words", "problem", "remedy"), WRONG, ids=[" ".join(wrong[1]) for wrong in WRONG]
 )
 def test_usage_error__has_the_form_of_all_errors(
     cli: typer.Typer, words: list[str], problem: str, remedy: str
