@@ -63,6 +63,7 @@ MIN_API_THREADS = 10
 
 DESCRIPTIONS = Path(__file__).parent / "api_descriptions.toml"
 EXAMPLES = Path(__file__).parent / "api_examples.json"
+RESPONSE_EXAMPLES = Path(__file__).parent / "api_response_examples.json"
 
 DESCRIPTION = """\
 Reports every morning whether AI agents got better or worse.
@@ -83,7 +84,7 @@ class Application(FastAPI):
                 etag.document_conditions(operation, problem_documents.document_problem)
                 idempotency.document_conflict(operation)
                 request_body.document_problems(operation)
-            texts = openapi.read_texts(DESCRIPTIONS, EXAMPLES)
+            texts = openapi.read_texts(DESCRIPTIONS, EXAMPLES, RESPONSE_EXAMPLES)
             openapi.complete_document(document, texts)
         return super().openapi()
 

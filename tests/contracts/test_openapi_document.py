@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from mosaico.core.web.openapi import iter_operations, read_texts
-from mosaico.main import DESCRIPTIONS, EXAMPLES
+from mosaico.core.web.openapi import iter_operations, read_texts, schema_of_response
+from mosaico.main import DESCRIPTIONS, EXAMPLES, RESPONSE_EXAMPLES
 from mosaico.overview.providers import REGISTRIES, PluginKind
 from tests.support.described_api import api_document
 
 JSON = dict[str, Any]
-TEXTS = read_texts(DESCRIPTIONS, EXAMPLES)
+TEXTS = read_texts(DESCRIPTIONS, EXAMPLES, RESPONSE_EXAMPLES)
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +110,8 @@ CLOSED_NAMES = re.compile(
 # Two words in capitals: the description lists values.
 LISTED_VALUES = re.compile(r"\b[A-Z]{3,}[A-Z_]*\b.*\b[A-Z]{3,}[A-Z_]*\b")
 OPEN_TEXTS = {
+    "AgentSource.kind": "a trace source, also one of a plugin",
+    "AgentSourceView.kind": "a trace source, also one of a plugin",
     "AuditEntryView.action": "an operation ID",
     "AuditEntryView.method": "an HTTP method",
     "AuditEntryView.resourceType": "a word of the path",
@@ -173,3 +176,25 @@ def test_openapi__schemas_of_requests_and_responses_are_the_same(document: JSON)
     """Generators of clients refuse `X-Input` beside `X-Output`: both have one title."""
     split = [name for name in document["components"]["schemas"] if re.search("-(In|Out)put$", name)]
     assert split == []
+
+
+def test_openapi__every_successful_answer_in_json_has_an_example_that_fits_its_schema(
+    document: JSON,
+) -> None:
+    """The examples are answers of a service, see `tests/support/response_examples.py`."""
+    components = {"components": document["components"]}
+    checked = 0
+    for operation in operations(document):
+        for status, response in operation["responses"].items():
+            content = response.get("content", {}).get("application/json")
+            if not status.startswith("2") or content is None:
+                continue
+            assert "example" in content, (
+                f"{operation['operationId']}: tests.support.response_examples"
+            )
+            Draft202012Validator({**content["schema"], **components}).validate(content["example"])
+            checked += 1
+    assert checked > 90
+    names = {schema_of_response(operation) for operation in operations(document)}
+    pages = {re.sub(r"^Page_(\w+)_$", r"\1", name) for name in names if name}
+    assert TEXTS.response_examples.keys() <= pages, "remove what no operation answers"

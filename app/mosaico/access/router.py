@@ -19,7 +19,7 @@ from mosaico.access.schemas import (
     PersonView,
 )
 from mosaico.core.problem_documents import CONFLICT
-from mosaico.core.schemas import Page, changed_fields
+from mosaico.core.schemas import Page
 from mosaico.core.web.deps import Res
 from mosaico.core.web.query_parameters import PageParams
 from mosaico.core.web.routes import Router
@@ -44,6 +44,7 @@ def create_api_key(body: ApiKeyCreate, once: Idempotent, res: Res) -> Response:
             person_id=body.person_id, only=body.only,
         )  # fmt: skip
         view = queries.get_key(session, key.id)
+        body.confirm_created(view)
         return ApiKeyCreated(**view.model_dump(), token=key.token.reveal())
 
     return once(body, create)
@@ -67,7 +68,9 @@ def get_api_key(key_id: KeyId, res: Res) -> ApiKeyView:
 def change_api_key(key_id: KeyId, body: ApiKeyPatch, res: Res) -> ApiKeyView:
     """Change the given fields of an API key that is not revoked. Its role never changes."""
     with res.db.begin() as session:
-        service.update_key(session, key_id, body, now=res.clock())
+        queries.lock_key(session, key_id)
+        edit = body.compare_with_view(queries.get_key(session, key_id))
+        service.update_key(session, key_id, edit, now=res.clock())
         return queries.get_key(session, key_id)
 
 
@@ -96,10 +99,11 @@ def get_person(person_id: PersonId, res: Res) -> PersonView:
 def change_person(person_id: PersonId, body: PersonPatch, res: Res) -> PersonView:
     """Block or unblock a person. The sessions and keys of a blocked one stop working within a second."""
     with res.db.begin() as session:
-        if "blocked" in changed_fields(body):
-            people.set_blocked(session, person_id, is_blocked=body.blocked, now=res.clock())
-        if "only" in changed_fields(body):
-            people.limit_person(session, person_id, body.only)
+        edit = body.compare_with_view(people.get_person(session, person_id)).given_fields()
+        if "blocked" in edit:
+            people.set_blocked(session, person_id, is_blocked=edit["blocked"], now=res.clock())
+        if "only" in edit:
+            people.limit_person(session, person_id, edit["only"])
         return people.get_person(session, person_id)
 
 

@@ -1,33 +1,17 @@
 """Requests and responses of API keys and the audit log."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from mosaico.access.audit import ActorType, AuditOutcome
 from mosaico.access.rules import RoleName
-from mosaico.core.schemas import UNSET, Instant, ShortText, WireModel
+from mosaico.core.edits import SERVICE_MOVES, EditBody, patch_of
+from mosaico.core.schemas import Instant, ShortText, WireModel
 
 # IDs of benchmarks.
 Only = Annotated[list[ShortText] | None, Field(max_length=200)]
-
-
-class ApiKeyCreate(WireModel):
-    """Name, role and expiry of a new API key; it stops working while its person is blocked."""
-
-    name: ShortText
-    role: RoleName = "read"
-    expires_at: Instant | None = None
-    person_id: ShortText | None = None
-    only: Only = None
-
-
-class ApiKeyPatch(WireModel):
-    """The fields to change; null removes the expiry. The role of a key never changes."""
-
-    name: ShortText = UNSET
-    expires_at: Instant | None = None
 
 
 class ApiKeyView(WireModel):
@@ -38,10 +22,32 @@ class ApiKeyView(WireModel):
     role: RoleName
     created_at: datetime
     expires_at: datetime | None
-    last_used_at: datetime | None
+    last_used_at: Annotated[datetime | None, SERVICE_MOVES]
     revoked_at: datetime | None
     person_id: str | None
     only: list[str] | None
+
+
+class ApiKeyCreate(EditBody):
+    """Name, role and expiry of a new API key; it stops working while its person is blocked."""
+
+    shown_as: ClassVar = ApiKeyView
+
+    name: ShortText
+    role: RoleName = "read"
+    expires_at: Instant | None = None
+    person_id: ShortText | None = None
+    only: Only = None
+
+
+@patch_of
+class ApiKeyPatch(EditBody):
+    """The fields to change; null removes the expiry. The role of a key never changes."""
+
+    shown_as: ClassVar = ApiKeyView
+
+    name: ShortText
+    expires_at: Instant | None = None
 
 
 class ApiKeyCreated(ApiKeyView):
@@ -59,16 +65,19 @@ class PersonView(WireModel):
     issuer: str
     role: RoleName
     created_at: datetime
-    last_login_at: datetime
+    last_login_at: Annotated[datetime, SERVICE_MOVES]
     blocked_at: datetime | None
     only: list[str] | None
 
 
-class PersonPatch(WireModel):
+@patch_of
+class PersonPatch(EditBody):
     """Whether the access of a person is blocked, and the benchmarks that they see; null for all."""
 
-    blocked: bool = UNSET
-    only: Only = UNSET
+    shown_as: ClassVar = PersonView
+
+    blocked: bool
+    only: Only
 
 
 class AuditEntryView(WireModel):

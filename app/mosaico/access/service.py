@@ -37,7 +37,6 @@ from mosaico.core.db import Database
 from mosaico.core.encryption import Secret
 from mosaico.core.errors import Conflict, ErrorItem, Invalid, Misconfigured
 from mosaico.core.row_limits import LIMITED_ROLE, has_limits
-from mosaico.core.schemas import changed_fields
 from mosaico.core.secret_files import ADMIN_KEY_FILE, read_secret_file, replace_secret_file
 
 FIRST_KEY_NAME = "first admin key"
@@ -122,7 +121,7 @@ def update_key(session: Session, key_id: str, body: ApiKeyPatch, *, now: datetim
     row = lock_key(session, key_id)
     if row.revoked_at is not None:
         raise ApiKeyRevoked
-    fields = changed_fields(body)
+    fields = body.given_fields()
     if "name" in fields:
         _check_name(fields["name"], current=row.name)
         row.name = fields["name"]

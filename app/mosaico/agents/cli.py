@@ -1,13 +1,35 @@
 """`mosaico agents`: manage the agents under test."""
 
+from typing import Annotated
+
+import typer
+
 from mosaico.core.console.filter_options import flag_filter
 from mosaico.core.console.generated_command import FieldOption
-from mosaico.core.console.resource import Resource
-from mosaico.core.console.table import JSON, Column, field, format_cell, time_field
-from mosaico.core.console.terminal import CommandGroup
+from mosaico.core.console.resource import Resource, id_argument
+from mosaico.core.console.service import open_api
+from mosaico.core.console.table import (
+    JSON,
+    Column,
+    field,
+    format_cell,
+    print_details,
+    print_link,
+    time_field,
+)
+from mosaico.core.console.terminal import (
+    EXIT_UNSUCCESSFUL,
+    CommandGroup,
+    Format,
+    OutputFormat,
+    print_json,
+    print_status,
+)
+from mosaico.core.web.page_paths import path_of
 
 cli = CommandGroup("agents", help="Manage agents.")
-agents = Resource(group=cli, noun="agent", path="/agents", page="/agents")
+PATH = "/agents"
+agents = Resource(group=cli, noun="agent", path=PATH, page=PATH)
 
 COLUMNS = (
     field("id"),
@@ -17,6 +39,10 @@ COLUMNS = (
     time_field("createdAt", "created"),
 )
 OPTIONS = {
+    "source": FieldOption(
+        help="Where the traces are, in another tool than Langfuse: kind, url, project, publicKey. Put a secretKey"
+        " into --file."
+    ),
     "langfuseProjectName": FieldOption(
         "--langfuse-project", help="Langfuse project that holds the traces of the agent."
     ),
@@ -59,3 +85,26 @@ agents.add_delete(
     help_text="Delete an agent that no run or benchmark refers to.",
     dependents="its schedules and alert rules",
 )
+
+
+@cli.command("check")
+def check_agent(
+    agent_id: Annotated[str, id_argument("agent", PATH)], output: Format = OutputFormat.TABLE
+) -> None:
+    """Check the credentials of an agent with the server that has its traces.
+
+    Exit codes: 0 the server accepts them, 3 it does not; the reason is printed to standard error.
+    """
+    with open_api() as api:
+        address = f"{PATH}{path_of(api.full_id(PATH, agent_id))}"
+        check = api.post(f"{address}/check")
+        page = f"{api.pages_url}{address}"
+    if output is OutputFormat.JSON:
+        print_json(check)
+    elif check["ok"]:
+        shown = {"source": "source", "langfuseUrl": "url", "project": "project", "api": "api"}
+        print_details({label: check[name] for name, label in shown.items()})
+    print_link(page, output)
+    if not check["ok"]:
+        print_status(f"error: {check['errorCode']}: {check['detail']}")
+        raise typer.Exit(EXIT_UNSUCCESSFUL)

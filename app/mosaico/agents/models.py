@@ -10,8 +10,10 @@ from mosaico.core.encryption import ENCRYPTED
 
 
 class Agent(Base):
-    """An agent under test, and where its traces are: a Langfuse project, a service of OpenTelemetry.
+    """An agent under test, and where its traces are: a project of a tool, a service of OpenTelemetry.
 
+    `source_kind` is the tool, None for Langfuse or uploads. The columns that begin with `langfuse` are the address and
+    the credentials of any tool: an encrypted text is bound to the name of its column.
     `langfuse_secret_key` is encrypted. `credentials_refused_at` is when the server first refused
     the current keys. A signed request to `run_address`, which is encrypted, runs the agent over a dataset;
     `run_url` is its redacted form, since the path of a URL may be a credential.
@@ -27,6 +29,7 @@ class Agent(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str]
     description: Mapped[str | None]
+    source_kind: Mapped[str | None]
     langfuse_project_name: Mapped[str | None]
     langfuse_url: Mapped[str | None]
     langfuse_public_key: Mapped[str | None]

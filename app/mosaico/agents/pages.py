@@ -8,6 +8,7 @@ from mosaico.access.deps import ADMIN
 from mosaico.agents import queries, service
 from mosaico.agents.models import Agent
 from mosaico.agents.schemas import AgentCreate, AgentPatch
+from mosaico.agents.source_fields import is_langfuse
 from mosaico.agents.views import agent_view
 from mosaico.core.dependents import Consent
 from mosaico.core.resources import Resources
@@ -33,6 +34,8 @@ STEPS = (Crumb("Agents", NAV),)
 FORM = SchemaForm(
     create=AgentCreate,
     patch=AgentPatch,
+    # With credentials of any tool: a request of the API, or a file of the command line.
+    hidden=frozenset({"source"}),
     main=("name", "description", "langfuseProjectName", "langfuseUrl", "langfusePublicKey", "langfuseSecretKey", "otelServiceName"),
     inputs={
         "name": FieldInput(help="Name shown in reports and messages."),
@@ -135,4 +138,4 @@ def _edit_page(agent_id: str, res: Resources) -> FormPage:
 def _values(agent: Agent, res: Resources) -> dict[str, Any]:
     """The stored fields: the view of the API shows the default URL in place of a missing one."""
     view = agent_view(agent, res).model_dump(mode="json")
-    return {**view, "langfuseUrl": agent.langfuse_url}
+    return {**view, "langfuseUrl": agent.langfuse_url if is_langfuse(agent.source_kind) else None}

@@ -8,6 +8,7 @@ from mosaico.access.deps import ADMIN, READ, RUN
 from mosaico.access.idempotency import Idempotent
 from mosaico.agents import queries, service
 from mosaico.agents.schemas import AgentBody, AgentCheck, AgentCreate, AgentPatch, AgentView
+from mosaico.agents.source_fields import default_source
 from mosaico.agents.views import agent_view
 from mosaico.core.dependents import Consent
 from mosaico.core.problem_documents import CONFLICT
@@ -28,7 +29,9 @@ def create_agent(body: AgentCreate, res: Res, once: Idempotent) -> Response:
     """Create an agent. The secret key is stored encrypted and never returned."""
     return once(
         body,
-        lambda session: agent_view(service.create_agent(session, body, res.secrets), res),
+        lambda session: body.confirm_created(
+            agent_view(service.create_agent(session, body, res.secrets), res)
+        ),
         location=lambda agent: f"/api/v1/agents/{agent.id}",
     )
 
@@ -64,11 +67,11 @@ def replace_agent(agent_id: AgentId, body: AgentBody, res: Res, match: IfMatch) 
 
 @router.post("/{agentId}/check", dependencies=RUN)
 def check_agent(agent_id: AgentId, res: Res) -> AgentCheck:
-    """Check the agent's Langfuse credentials; the response contains the error, if any."""
+    """Check the agent's credentials for its trace source; the response contains the error, if any."""
     with res.db.read() as session:
         agent = queries.get_agent(session, agent_id)
-        query = service.agent_query(agent, res)
-    check = service.check_langfuse(query, res)
+        kind, query = default_source(agent), service.agent_query(agent, res)
+    check = service.check_source(kind, query, res)
     if check.ok or check.error_code == service.AUTH_REFUSED:
         with res.db.begin() as session:
             service.record_credentials_check(session, agent_id, query, res, refused=not check.ok)
@@ -87,6 +90,8 @@ def delete_agent(agent_id: AgentId, res: Res, match: IfMatch, *, cascade: Cascad
 
 def _edit_agent(agent_id: str, body: AgentBody, res: Resources, match: RevisionCheck) -> AgentView:
     with res.db.begin() as session:
-        match(queries.get_agent(session, agent_id, for_update=True).revision)
-        agent = service.change_agent(session, agent_id, body, res.secrets, res.clock())
+        agent = queries.get_agent(session, agent_id, for_update=True)
+        match(agent.revision)
+        edit = body.compare_with_view(agent_view(agent, res))
+        agent = service.change_agent(session, agent_id, edit, res.secrets, res.clock())
         return match.etag(agent_view(agent, res))

@@ -1,17 +1,17 @@
 """Wire format of agents."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, AliasChoices, Field, SecretStr
 
+from mosaico.core.edits import SERVICE_MOVES, EditBody, patch_of
 from mosaico.core.schemas import (
     HttpUrl,
     Identifier,
     LongText,
     ShortText,
     WireModel,
-    patch_of,
     require_http_url,
 )
 from mosaico.core.url_syntax import is_redacted
@@ -72,9 +72,82 @@ RunUrl = Annotated[
 ]
 
 
-class AgentBody(WireModel):
+class AgentSourceView(WireModel):
+    """Where the traces of an agent are. `secretSet` is true if a secret key is stored; the key is never returned."""
+
+    kind: str
+    url: str | None
+    project: str | None
+    public_key: str | None
+    secret_set: bool
+
+
+class AgentSource(EditBody):
+    """Where the traces of an agent are: a tool, the address of its server, a project and credentials."""
+
+    shown_as: ClassVar = AgentSourceView
+
+    kind: Annotated[
+        ShortText,
+        Field(
+            description="Trace source: `langfuse`, or one of a plugin; `mosaico plugins` lists them.",
+            examples=["phoenix"],
+        ),
+    ]
+    url: HttpUrl | None = None
+    project: ShortText | None = None
+    public_key: ShortText | None = Field(
+        default=None,
+        description="Public half of the credentials, or a user name, if the tool has one.",
+    )
+    secret_key: Annotated[
+        SecretStr | None,
+        Field(
+            min_length=1,
+            max_length=1024,
+            description="Key or token that reads the traces. Stored encrypted and never returned; an omitted one"
+            " stays, as long as kind and URL stay.",
+        ),
+    ] = None
+
+
+class AgentView(WireModel):
+    """An agent. `secretSet` is true if a secret key is stored; the key itself is never returned. `runUrl` is
+    redacted.
+
+    `credentialsRefusedAt` is when Langfuse first refused the current keys. The fields that begin with
+    `llangfuse` repeat those of `langfuse` as the original system misspelt them.
+    """
+
+    id: str
+    name: str
+    description: str | None
+    source: AgentSourceView | None
+    langfuse_project_name: str | None
+    langfuse_url: str
+    langfuse_public_key: str | None
+    secret_set: bool
+    run_url: str | None
+    llangfuse_project_name: Annotated[str | None, MISSPELT]
+    llangfuse_url: Annotated[str, MISSPELT]
+    llangfuse_public_key: Annotated[str | None, MISSPELT]
+    otel_service_name: str | None
+    credentials_refused_at: Annotated[datetime | None, SERVICE_MOVES]
+    archived: bool
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class AgentBody(EditBody):
     """All fields of an agent; an omitted field gets its default."""
 
+    shown_as: ClassVar = AgentView
+
+    source: AgentSource | None = Field(
+        default=None,
+        description="Where the traces of the agent are. The `langfuse…` fields are those of the kind `langfuse`.",
+    )
     langfuse_project_name: ProjectName = None
     langfuse_url: Url = None
     langfuse_public_key: PublicKey = None
@@ -103,41 +176,15 @@ class AgentPatch(AgentBody):
     """The fields to change; null clears a field."""
 
 
-class AgentView(WireModel):
-    """An agent. `secretSet` is true if a secret key is stored; the key itself is never returned. `runUrl` is
-    redacted.
-
-    `credentialsRefusedAt` is when Langfuse first refused the current keys. The fields that begin with
-    `llangfuse` repeat those of `langfuse` as the original system misspelt them.
-    """
-
-    id: str
-    name: str
-    description: str | None
-    langfuse_project_name: str | None
-    langfuse_url: str
-    langfuse_public_key: str | None
-    secret_set: bool
-    run_url: str | None
-    llangfuse_project_name: Annotated[str | None, MISSPELT]
-    llangfuse_url: Annotated[str, MISSPELT]
-    llangfuse_public_key: Annotated[str | None, MISSPELT]
-    otel_service_name: str | None
-    credentials_refused_at: datetime | None
-    archived: bool
-    revision: int
-    created_at: datetime
-    updated_at: datetime
-
-
 class AgentCheck(WireModel):
-    """The result of a check of an agent's Langfuse credentials.
+    """The result of a check of an agent's credentials for its trace source, whose URL is `langfuseUrl`.
 
     If `ok`, the server's API, version and project; otherwise an `errorCode`, the same as for runs,
     and a `detail` with the error and its remedy.
     """
 
     ok: bool
+    source: str
     langfuse_url: str
     api: str | None = None
     version: str | None = None

@@ -11,6 +11,14 @@ from sqlalchemy.orm import Session
 from mosaico.agents import queries
 from mosaico.agents.models import Agent
 from mosaico.agents.schemas import AgentBody, AgentCheck, AgentCreate
+from mosaico.agents.source_fields import (
+    LANGFUSE,
+    LOCAL,
+    SECRET_COLUMN,
+    is_langfuse,
+    secret_pointer,
+    source_columns,
+)
 from mosaico.core.dependents import (
     NO_CONSENT,
     Consent,
@@ -21,16 +29,14 @@ from mosaico.core.encryption import Secret, SecretBox
 from mosaico.core.errors import AppError, Conflict, ErrorItem, Invalid
 from mosaico.core.ids import new_id
 from mosaico.core.resources import Resources
-from mosaico.core.schemas import all_fields, given_fields
+from mosaico.core.schemas import all_fields
 from mosaico.core.url_syntax import is_redacted, redact_url
 from mosaico.jobs.declarations import RecordChange
 from mosaico.jobs.queue import enqueue
 from mosaico.traces.registry import TRACE_SOURCES, TraceQuery
 
-LANGFUSE, LOCAL = "langfuse", "local"
 AUTH_REFUSED = "LANGFUSE_AUTH"
-SECRET_COLUMN = "langfuse_secret_key"  # noqa: S105 - the name of a column
-CREDENTIAL_COLUMNS = ("langfuse_url", "langfuse_public_key", SECRET_COLUMN)
+CREDENTIAL_COLUMNS = ("source_kind", "langfuse_url", "langfuse_public_key", SECRET_COLUMN)
 RUN_URL, RUN_ADDRESS = "run_url", "run_address"
 
 
@@ -38,14 +44,19 @@ class AgentInUse(Conflict):
     """Runs, benchmarks or uploads refer to the agent; PATCH it with {"archived": true}."""
 
 
+class SourceHasNoCheck(Invalid):
+    """The trace source cannot check credentials; start a run, which reads the traces with them."""
+
+
 class SecretRequired(Invalid):
-    """The stored secret belongs to the old langfuseUrl; send langfuseSecretKey too, or clear it."""
+    """The stored secret belongs to the old server; send the secret key of the new one too, or clear it."""
 
 
 def create_agent(session: Session, body: AgentCreate, box: SecretBox) -> Agent:
     """Raises: `Conflict` if the id is taken."""
     agent_id = body.id or new_id()
-    agent = Agent(**_columns(agent_id, {**all_fields(body), "id": agent_id}, box))
+    values = source_columns(body, {**all_fields(body), "id": agent_id})
+    agent = Agent(**_columns(agent_id, values, box))
     session.add(agent)
     try:
         session.flush()
@@ -65,22 +76,15 @@ def change_agent(
             for which it was not given; if a redacted run URL is not the stored one.
     """
     agent = queries.get_agent(session, agent_id, for_update=True)
-    values = given_fields(body)
+    values = body.given_fields()
     if SECRET_COLUMN not in body.model_fields_set:
         values.pop(SECRET_COLUMN, None)
+    values = source_columns(body, values, agent)
     if agent.run_address is not None and values.get(RUN_URL) == agent.run_url:
         values.pop(RUN_URL)
     if not values:
         return agent
-    url_changes = values.get("langfuse_url", agent.langfuse_url) != agent.langfuse_url
-    if url_changes and agent.langfuse_secret_key is not None and SECRET_COLUMN not in values:
-        raise SecretRequired(
-            "the stored secret belongs to the old langfuseUrl;"
-            " send langfuseSecretKey too, or clear it",
-            errors=[
-                ErrorItem(pointer="/langfuseSecretKey", detail="send it with a new langfuseUrl")
-            ],
-        )
+    _require_own_secret(agent, values)
     if any(name in values and values[name] != getattr(agent, name) for name in CREDENTIAL_COLUMNS):
         agent.credentials_refused_at = None
     for name, value in _columns(agent_id, values, box).items():
@@ -119,12 +123,6 @@ def reveal_run_url(agent: Agent, box: SecretBox) -> Secret | None:
     return box.decrypt(agent.run_address, table="agents", row=agent.id, column=RUN_ADDRESS)
 
 
-def default_source(agent: Agent) -> str:
-    """The trace source of a benchmark that names none: Langfuse for an agent with both keys."""
-    has_keys = agent.langfuse_public_key is not None and agent.langfuse_secret_key is not None
-    return LANGFUSE if has_keys else LOCAL
-
-
 def agent_query(
     agent: Agent,
     res: Resources,
@@ -134,12 +132,16 @@ def agent_query(
     **selection: Any,
 ) -> TraceQuery:
     """The query for a selection of the traces of an agent, with its service, server and keys."""
+    default_url = (
+        res.options.get("langfuse_default_url") if is_langfuse(agent.source_kind) else None
+    )
     return TraceQuery(
         dataset_ref=dataset_ref,
         run_name=run_name,
         **selection,
         service_name=agent.otel_service_name,
-        url=agent.langfuse_url or res.options.get("langfuse_default_url"),
+        url=agent.langfuse_url or default_url,
+        project=agent.langfuse_project_name,
         public_key=agent.langfuse_public_key,
         secret_key=reveal_secret(agent, res.secrets),
     )
@@ -163,19 +165,41 @@ def record_credentials_check(
         session.flush()
 
 
-def check_langfuse(query: TraceQuery, res: Resources) -> AgentCheck:
+def check_source(kind: str, query: TraceQuery, res: Resources) -> AgentCheck:
     """Check the credentials with the server; uses the network, so call it outside a transaction."""
     url = query.url or ""
     try:
-        check_source = TRACE_SOURCES.get(LANGFUSE).check
-        assert check_source is not None
-        check = check_source(res, query)
+        # An agent without keys has uploads: the answer is which keys Langfuse needs.
+        kind = LANGFUSE if kind == LOCAL else kind
+        check_credentials = TRACE_SOURCES.get(kind).check
+        if check_credentials is None:
+            raise SourceHasNoCheck(f"the source {kind!r} has no check; start a run instead")
+        check = check_credentials(res, query)
     except AppError as error:
         code = error.error_code.upper().replace("-", "_")
-        return AgentCheck(ok=False, langfuse_url=url, error_code=code, detail=error.detail)
+        return AgentCheck(
+            ok=False, source=kind, langfuse_url=url, error_code=code, detail=error.detail
+        )
     return AgentCheck(
-        ok=True, langfuse_url=url, api=check.api, version=check.version, project=check.project
+        ok=True,
+        source=kind,
+        langfuse_url=url,
+        api=check.api,
+        version=check.version,
+        project=check.project,
     )
+
+
+def _require_own_secret(agent: Agent, values: Mapping[str, Any]) -> None:
+    """Raise `SecretRequired` if the stored secret would be sent to another server than before."""
+    kind = values.get("source_kind", agent.source_kind)
+    is_same_url = values.get("langfuse_url", agent.langfuse_url) == agent.langfuse_url
+    is_same_kind = (kind or LANGFUSE) == (agent.source_kind or LANGFUSE)
+    is_kept = agent.langfuse_secret_key is not None and SECRET_COLUMN not in values
+    if is_kept and not (is_same_url and is_same_kind):
+        raise SecretRequired(
+            errors=[ErrorItem(pointer=secret_pointer(kind), detail="send it with a new URL")]
+        )
 
 
 def _columns(agent_id: str, values: Mapping[str, Any], box: SecretBox) -> dict[str, Any]:

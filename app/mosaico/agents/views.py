@@ -1,20 +1,41 @@
 """The view of an agent that the API returns and pages show."""
 
 from mosaico.agents.models import Agent
-from mosaico.agents.schemas import AgentView
+from mosaico.agents.schemas import AgentSourceView, AgentView
+from mosaico.agents.source_fields import LOCAL, default_source, is_langfuse
 from mosaico.core.resources import Resources
 from mosaico.core.schemas import view_of_row
 
 
 def agent_view(agent: Agent, res: Resources) -> AgentView:
-    """An agent; without a URL it is read from the server of the service."""
-    url = agent.langfuse_url or res.options["langfuse_default_url"]
+    """An agent; without a URL it is read from the server of the service.
+
+    The `langfuse…` fields of an agent of another tool are those of an agent without Langfuse.
+    """
+    kind = default_source(agent)
+    is_other = not is_langfuse(agent.source_kind)
+    project = None if is_other else agent.langfuse_project_name
+    public_key = None if is_other else agent.langfuse_public_key
+    url = (None if is_other else agent.langfuse_url) or res.options["langfuse_default_url"]
     return view_of_row(
         AgentView,
         agent,
+        source=None if agent.source_kind is None and kind == LOCAL else _source_view(kind, agent),
+        langfuse_project_name=project,
         langfuse_url=url,
+        langfuse_public_key=public_key,
         secret_set=agent.langfuse_secret_key is not None,
-        llangfuse_project_name=agent.langfuse_project_name,
+        llangfuse_project_name=project,
         llangfuse_url=url,
-        llangfuse_public_key=agent.langfuse_public_key,
+        llangfuse_public_key=public_key,
+    )
+
+
+def _source_view(kind: str, agent: Agent) -> AgentSourceView:
+    return AgentSourceView(
+        kind=kind,
+        url=agent.langfuse_url,
+        project=agent.langfuse_project_name,
+        public_key=agent.langfuse_public_key,
+        secret_set=agent.langfuse_secret_key is not None,
     )

@@ -60,7 +60,9 @@ def create_alert_config(body: AlertConfigCreate, once: Idempotent, res: Res) -> 
     """Create an alert rule. It evaluates every run that completes from now on."""
     return once(
         body,
-        lambda session: rule_view(session, create_rule(session, body, res.secrets), res),
+        lambda session: body.confirm_created(
+            rule_view(session, create_rule(session, body, res.secrets), res)
+        ),
     )
 
 
@@ -204,8 +206,8 @@ def create_silence(body: SilenceCreate, once: Idempotent, res: Res) -> Response:
     """Create a silence: matching alerts are recorded but not sent until it ends."""
     return once(
         body,
-        lambda session: SilenceView.model_validate(
-            silence_service.create_silence(session, body, res.clock())
+        lambda session: body.confirm_created(
+            SilenceView.model_validate(silence_service.create_silence(session, body, res.clock()))
         ),
     )
 
@@ -232,7 +234,9 @@ def get_silence(silence_id: SilenceId, res: Res) -> SilenceView:
 def change_silence(silence_id: SilenceId, body: SilencePatch, res: Res) -> SilenceView:
     """Change the given fields. A matcher that is not given stays."""
     with res.db.begin() as session:
-        silence = silence_service.update_silence(session, silence_id, body, res.clock())
+        silence = silence_queries.get_silence(session, silence_id, for_update=True)
+        edit = body.compare_with_view(SilenceView.model_validate(silence))
+        silence = silence_service.update_silence(session, silence_id, edit, res.clock())
         return SilenceView.model_validate(silence)
 
 
@@ -257,6 +261,8 @@ def _update(
     rule_id: str, body: AlertConfigBody, res: Resources, match: RevisionCheck
 ) -> AlertConfigView:
     with res.db.begin() as session:
-        match(queries.get_rule(session, rule_id, for_update=True).revision)
-        rule = update_rule(session, rule_id, body, res.secrets, res.clock())
+        rule = queries.get_rule(session, rule_id, for_update=True)
+        match(rule.revision)
+        edit = body.compare_with_view(rule_view(session, rule, res))
+        rule = update_rule(session, rule_id, edit, res.secrets, res.clock())
         return match.etag(rule_view(session, rule, res))

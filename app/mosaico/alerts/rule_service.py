@@ -18,13 +18,14 @@ from mosaico.alerts.schemas import AlertConfigBody, AlertConfigCreate
 from mosaico.alerts.service import reset_states
 from mosaico.benchmarks.models import Benchmark
 from mosaico.benchmarks.queries import get_benchmark, get_kpis, lock_against_edits
+from mosaico.benchmarks.service import evaluated_agent_errors
 from mosaico.core.dependents import DEPENDENTS, MAX_FOUND, Dependent, DependentKind, Owner
 from mosaico.core.encryption import SecretBox
 from mosaico.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from mosaico.core.ids import new_id
 from mosaico.core.registry import suggest_names
 from mosaico.core.row_counts import count_selected
-from mosaico.core.schemas import all_fields, given_fields
+from mosaico.core.schemas import all_fields
 from mosaico.formula import compile_formula, read_reference
 from mosaico.metrics.registry import column_of, provider_for
 from mosaico.metrics.types import ERROR_RATE, Direction
@@ -87,7 +88,7 @@ def update_rule(
     Raises: as `create_rule`.
     """
     rule = queries.get_rule(session, rule_id, for_update=True)
-    values = given_fields(body)
+    values = body.given_fields()
     benchmark_id = values.get("benchmark_id", rule.benchmark_id)
     lock_against_edits(session, benchmark_id)
     condition = values.get("condition", rule.condition)
@@ -164,7 +165,11 @@ def validate_rule(session: Session, rule: AlertRule, recipients: Sequence[str]) 
     benchmark = get_benchmark(session, rule.benchmark_id)
     if rule.agent_id is not None:
         get_agent(session, rule.agent_id)
+    agent_errors = (
+        evaluated_agent_errors(session, benchmark.id, rule.agent_id) if rule.agent_id else []
+    )
     errors = [
+        *agent_errors,
         *_target_errors(session, benchmark, rule),
         *_threshold_errors(rule),
         *_direction_errors(session, rule),

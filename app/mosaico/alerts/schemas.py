@@ -1,7 +1,7 @@
 """Request and response bodies of alert rules, alerts and silences."""
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -17,15 +17,14 @@ from mosaico.alerts.rules import (
 )
 from mosaico.alerts.silence_matchers import SilenceMatchers
 from mosaico.core.defaults import BASELINE_RUNS
+from mosaico.core.edits import SERVICE_MOVES, EditBody, patch_of
 from mosaico.core.schemas import (
-    UNSET,
     Identifier,
     Instant,
     LongText,
     ShortText,
     StoredText,
     WireModel,
-    patch_of,
 )
 from mosaico.notifications.schemas import DeliveryView, NotificationView
 from mosaico.notifications.types import MessageSeverity
@@ -123,41 +122,6 @@ def rule_spec(rule: "AlertRule") -> RuleSpec:
     )
 
 
-class AlertConfigBody(WireModel):
-    """An alert rule as PUT writes it: a field that is left out gets its default."""
-
-    name: ShortText
-    benchmark_id: Identifier
-    agent_id: Identifier | None = Field(
-        default=None, description="ID of the agent. Null: every agent, each with its own state."
-    )
-    metric: Metric = None
-    kpi: Kpi = None
-    condition: Condition
-    threshold: Threshold = None
-    severity: MessageSeverity = MessageSeverity.WARNING
-    channels: ChannelNames = Field(default=["IN_APP"])
-    recipients: Recipients = Field(default=[])
-    enabled: bool = True
-    cooldown_minutes: Cooldown = 0
-    for_runs: ForRuns = 1
-    keep_firing_for_runs: KeepFiring = None
-    no_data: NoDataPolicy = NoDataPolicy.NO_DATA
-    baseline_runs: BaselineRuns = BASELINE_RUNS
-    minimum_effect: Effect = None
-    false_pages_per_month: FalsePages = None
-    max_hours_without_run: HoursWithoutRun = None
-
-
-class AlertConfigCreate(AlertConfigBody):
-    id: Identifier | None = None
-
-
-@patch_of
-class AlertConfigPatch(AlertConfigBody):
-    """The fields to change; null clears a field."""
-
-
 class AlertStateView(WireModel):
     """The state of a rule for one agent, the run that led to it, and why."""
 
@@ -226,12 +190,49 @@ class AlertConfigView(WireModel):
         ),
     ]
     max_hours_without_run: int | None
-    states: list[AlertStateView]
-    record: AlertRecordView
-    precision: AlertPrecisionView
+    states: Annotated[list[AlertStateView], SERVICE_MOVES]
+    record: Annotated[AlertRecordView, SERVICE_MOVES]
+    precision: Annotated[AlertPrecisionView, SERVICE_MOVES]
     revision: int
     created_at: datetime
     updated_at: datetime
+
+
+class AlertConfigBody(EditBody):
+    """An alert rule as PUT writes it: a field that is left out gets its default."""
+
+    shown_as: ClassVar = AlertConfigView
+
+    name: ShortText
+    benchmark_id: Identifier
+    agent_id: Identifier | None = Field(
+        default=None, description="ID of the agent. Null: every agent, each with its own state."
+    )
+    metric: Metric = None
+    kpi: Kpi = None
+    condition: Condition
+    threshold: Threshold = None
+    severity: MessageSeverity = MessageSeverity.WARNING
+    channels: ChannelNames = Field(default=["IN_APP"])
+    recipients: Recipients = Field(default=[])
+    enabled: bool = True
+    cooldown_minutes: Cooldown = 0
+    for_runs: ForRuns = 1
+    keep_firing_for_runs: KeepFiring = None
+    no_data: NoDataPolicy = NoDataPolicy.NO_DATA
+    baseline_runs: BaselineRuns = BASELINE_RUNS
+    minimum_effect: Effect = None
+    false_pages_per_month: FalsePages = None
+    max_hours_without_run: HoursWithoutRun = None
+
+
+class AlertConfigCreate(AlertConfigBody):
+    id: Identifier | None = None
+
+
+@patch_of
+class AlertConfigPatch(AlertConfigBody):
+    """The fields to change; null clears a field."""
 
 
 AckVerdict = Literal["true", "noise"]
@@ -326,24 +327,6 @@ class Acknowledgement(WireModel):
     note: LongText | None = None
 
 
-class SilenceCreate(WireModel):
-    """A silence: matching alerts are recorded but not sent until it ends."""
-
-    id: Identifier | None = None
-    matchers: SilenceMatchers
-    starts_at: Instant | None = Field(default=None, description="Default: now.")
-    ends_at: Instant
-    comment: LongText | None = None
-
-
-class SilencePatch(WireModel):
-    """The fields to change, of the matchers too; null clears a field."""
-
-    matchers: SilenceMatchers = UNSET
-    ends_at: Instant = UNSET
-    comment: LongText | None = None
-
-
 class SilenceView(WireModel):
     """A silence."""
 
@@ -353,3 +336,26 @@ class SilenceView(WireModel):
     starts_at: datetime
     ends_at: datetime
     created_at: datetime
+
+
+class SilenceCreate(EditBody):
+    """A silence: matching alerts are recorded but not sent until it ends."""
+
+    shown_as: ClassVar = SilenceView
+
+    id: Identifier | None = None
+    matchers: SilenceMatchers
+    starts_at: Instant | None = Field(default=None, description="Default: now.")
+    ends_at: Instant
+    comment: LongText | None = None
+
+
+@patch_of
+class SilencePatch(EditBody):
+    """The fields to change, of the matchers too; null clears a field."""
+
+    shown_as: ClassVar = SilenceView
+
+    matchers: SilenceMatchers
+    ends_at: Instant
+    comment: LongText | None = None

@@ -69,7 +69,7 @@ def update_silence(
     sent, has already ended; `TooManySilences` for one that is reopened.
     """
     silence = silence_queries.get_silence(session, silence_id, for_update=True)
-    fields = changed_fields(body)
+    fields = body.given_fields()
     if "matchers" in fields:
         new_matchers = changed_fields(fields["matchers"])
         silence.matchers = silence.matchers.model_copy(update=new_matchers)

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     ValidationError,
@@ -13,6 +14,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from mosaico.core.schemas import LongText, ShortText, WireModel
+from mosaico.metrics.metric_names import upper_key
 from mosaico.metrics.types import MetricRef
 from mosaico.statistics.verdict_rules import About
 
@@ -48,7 +50,7 @@ OptionValue = Annotated[
 class MetricSelection(WireModel):
     """A metric and its options; a metric without options may be sent as its name alone."""
 
-    key: ShortText
+    key: Annotated[ShortText, AfterValidator(upper_key)]
     options: dict[str, OptionValue] = Field(default_factory=dict, max_length=20)
 
     @property

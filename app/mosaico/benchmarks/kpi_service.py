@@ -15,7 +15,6 @@ from mosaico.benchmarks.schemas import MAX_KPIS, KpiBody, KpiCreate
 from mosaico.core.dependents import NO_CONSENT, Consent, Owner, delete_dependents
 from mosaico.core.errors import Conflict
 from mosaico.core.ids import new_id
-from mosaico.core.schemas import given_fields
 from mosaico.formula import InvalidFormula
 from mosaico.metrics.formula_direction import direction_of_formula
 from mosaico.metrics.types import Direction, MetricRef, UnknownMetric
@@ -67,7 +66,7 @@ def change_kpi(
     Raises: `KpiInUse` if an alert rule needs the direction that it loses.
     """
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
-    values, note = split_note(given_fields(edit))
+    values, note = split_note(edit.given_fields())
     current = queries.get_kpi(session, benchmark_id, kpi_id)
     stored = _stored_values(current)
     # The edit is validated; a stored text that `KpiBody` would refuse must not stop another change.

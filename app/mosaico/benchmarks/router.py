@@ -39,8 +39,8 @@ def create_benchmark(body: BenchmarkCreate, res: Res, once: Idempotent) -> Respo
     """Create a benchmark with its dataset, its metrics and, as `measures`, its KPIs."""
     return once(
         body,
-        lambda session: benchmark_view(
-            session, service.create_benchmark(session, body, res.clock())
+        lambda session: body.confirm_created(
+            benchmark_view(session, service.create_benchmark(session, body, res.clock()))
         ),
         location=lambda benchmark: f"/api/v1/benchmarks/{benchmark.id}",
     )
@@ -107,8 +107,8 @@ def create_kpi(benchmark_id: BenchmarkId, body: KpiCreate, res: Res, once: Idemp
     """Create a KPI; its formula is checked."""
     return once(
         body,
-        lambda session: KpiView.model_validate(
-            kpi_service.create_kpi(session, benchmark_id, body, res.clock())
+        lambda session: body.confirm_created(
+            KpiView.model_validate(kpi_service.create_kpi(session, benchmark_id, body, res.clock()))
         ),
         location=lambda kpi: f"/api/v1/benchmarks/{benchmark_id}/kpis/{kpi.id}",
     )
@@ -163,8 +163,10 @@ def _edit_benchmark(
     benchmark_id: str, body: BenchmarkBody, res: Resources, match: RevisionCheck
 ) -> BenchmarkView:
     with res.db.begin() as session:
-        match(queries.get_benchmark(session, benchmark_id, for_update=True).revision)
-        benchmark = service.change_benchmark(session, benchmark_id, body, res.clock())
+        benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
+        match(benchmark.revision)
+        edit = body.compare_with_view(benchmark_view(session, benchmark))
+        benchmark = service.change_benchmark(session, benchmark_id, edit, res.clock())
         return match.etag(benchmark_view(session, benchmark))
 
 
@@ -172,6 +174,8 @@ def _edit_kpi(
     benchmark_id: str, kpi_id: str, body: KpiBody, res: Resources, match: RevisionCheck
 ) -> KpiView:
     with res.db.begin() as session:
-        match(queries.lock_kpi(session, benchmark_id, kpi_id).revision)
-        kpi = kpi_service.change_kpi(session, benchmark_id, kpi_id, body, res.clock())
+        kpi = queries.lock_kpi(session, benchmark_id, kpi_id)
+        match(kpi.revision)
+        edit = body.compare_with_view(KpiView.model_validate(kpi))
+        kpi = kpi_service.change_kpi(session, benchmark_id, kpi_id, edit, res.clock())
         return match.etag(KpiView.model_validate(kpi))

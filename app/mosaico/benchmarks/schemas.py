@@ -1,7 +1,7 @@
 """Wire format of benchmarks and their KPIs."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     AfterValidator,
@@ -20,6 +20,7 @@ from mosaico.benchmarks.config_types import (
     unacceptable,
 )
 from mosaico.core.defaults import MAX_ERROR_SHARE, MIN_COVERAGE
+from mosaico.core.edits import EditBody, patch_of
 from mosaico.core.errors import Invalid
 from mosaico.core.schemas import (
     Identifier,
@@ -28,7 +29,6 @@ from mosaico.core.schemas import (
     ShortText,
     WireModel,
     explain_pattern,
-    patch_of,
 )
 from mosaico.core.strict_json import MalformedJson, parse_json
 from mosaico.harness.harness_config import HarnessConfig
@@ -96,8 +96,29 @@ ChosenDirection = Annotated[
 ]
 
 
-class KpiBody(WireModel):
+class KpiView(WireModel):
+    """The current revision of a KPI, also one that `KpiBody` would refuse."""
+
+    name: str
+    formula: str
+    description: str | None
+    direction: KpiDirection
+    unit: str | None
+    threshold_min: float | None
+    threshold_max: float | None
+    gate: IsGate
+    min_effect: float | None
+    warnings: Annotated[list[str], Field(description="Reasons to check the direction of the KPI.")]
+    id: str
+    benchmark_id: str
+    revision: int
+    created_at: datetime
+
+
+class KpiBody(EditBody):
     """A KPI: a formula over the metrics of a run. Each change creates a new revision."""
+
+    shown_as: ClassVar = KpiView
 
     name: ShortText
     formula: Annotated[str, Field(min_length=1, max_length=4096, examples=["AVERAGE(ROUGE, BLEU)"])]
@@ -128,29 +149,21 @@ class KpiPatch(KpiBody):
     revision_note: RevisionNote = None
 
 
-class KpiView(WireModel):
-    """The current revision of a KPI, also one that `KpiBody` would refuse."""
-
-    name: str
-    formula: str
-    description: str | None
-    direction: KpiDirection
-    unit: str | None
-    threshold_min: float | None
-    threshold_max: float | None
-    gate: IsGate
-    min_effect: float | None
-    warnings: Annotated[list[str], Field(description="Reasons to check the direction of the KPI.")]
-    id: str
-    benchmark_id: str
-    revision: int
-    created_at: datetime
-
-
 Measures = Annotated[list[KpiCreate], Field(max_length=MAX_KPIS)]
+
+
+def _id_of_entity(value: object) -> object:
+    """The ID of an agent that a client sends whole, as those of the original system do."""
+    return value.get("id", value) if isinstance(value, dict) else value
+
+
 Evaluates = Annotated[
-    list[Identifier],
-    Field(max_length=MAX_AGENTS, description="IDs of the evaluated agents. Default: any agent."),
+    list[Annotated[Identifier, BeforeValidator(_id_of_entity)]],
+    Field(
+        max_length=MAX_AGENTS,
+        description="IDs of the evaluated agents. Default: any agent. An agent may also be sent as an object, of"
+        " which only the `id` counts.",
+    ),
 ]
 MetricList = Annotated[list[MetricInput], Field(min_length=1, max_length=MAX_METRICS)]
 Features = Annotated[
@@ -224,8 +237,46 @@ def _default_metrics() -> list[MetricSelection]:
     return [MetricSelection(key=key) for key in DEFAULT_METRICS]
 
 
-class BenchmarkBody(WireModel):
+class BenchmarkView(WireModel):
+    """A benchmark with the agents it evaluates and its current KPIs."""
+
+    id: str
+    metadata: dict[str, Any]
+    dataset_ref: str | None
+    run_name: str | None
+    task_def: str | None
+    features: Any
+    evaluates: list[str]
+    source: str | None
+    metrics: list[MetricSelection]
+    measures: list[KpiView]
+    min_coverage: float
+    max_error_share: float
+    keep_days: int | None
+    triggers: EventTriggers
+    late_scores: bool
+    expect_items: ExpectedItems
+    settle_for: str | None
+    input_path: str | None
+    output_path: str | None
+    expected_path: str | None
+    write_back: WriteBackConfig
+    harness: HarnessConfig | None
+    production: ProductionTraces | None
+    cluster_field: str | None
+    infra_errors: list[str]
+    baseline: BaselineConfig
+    judge_calibration: JudgeCalibration | None
+    archived: bool
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class BenchmarkBody(EditBody):
     """All fields of a benchmark; an omitted field gets its default."""
+
+    shown_as: ClassVar = BenchmarkView
 
     metadata: Metadata = Field(default_factory=dict)
     dataset_ref: ShortText | None = Field(default=None, description="Name of the dataset.")
@@ -237,7 +288,7 @@ class BenchmarkBody(WireModel):
     evaluates: Evaluates = Field(default_factory=list)
     source: ShortText | None = Field(
         default=None,
-        description="Trace source. Default: `langfuse` for an agent with Langfuse keys, `local` (uploads)"
+        description="Trace source. Default: `langfuse` for an agent with a Langfuse key, `local` (uploads)"
         " for any other.",
     )
     metrics: MetricList = Field(default_factory=_default_metrics)
@@ -312,39 +363,3 @@ class BenchmarkRevisionView(WireModel):
     changes: list[str]
     revision_note: str | None
     changed_at: datetime
-
-
-class BenchmarkView(WireModel):
-    """A benchmark with the agents it evaluates and its current KPIs."""
-
-    id: str
-    metadata: dict[str, Any]
-    dataset_ref: str | None
-    run_name: str | None
-    task_def: str | None
-    features: Any
-    evaluates: list[str]
-    source: str | None
-    metrics: list[MetricSelection]
-    measures: list[KpiView]
-    min_coverage: float
-    max_error_share: float
-    keep_days: int | None
-    triggers: EventTriggers
-    late_scores: bool
-    expect_items: ExpectedItems
-    settle_for: str | None
-    input_path: str | None
-    output_path: str | None
-    expected_path: str | None
-    write_back: WriteBackConfig
-    harness: HarnessConfig | None
-    production: ProductionTraces | None
-    cluster_field: str | None
-    infra_errors: list[str]
-    baseline: BaselineConfig
-    judge_calibration: JudgeCalibration | None
-    archived: bool
-    revision: int
-    created_at: datetime
-    updated_at: datetime

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.agents.models import Agent
 from mosaico.agents.queries import lock_existing_agents
-from mosaico.agents.service import default_source
+from mosaico.agents.source_fields import default_source
 from mosaico.benchmarks import queries, rules
 from mosaico.benchmarks.config_types import JudgeCalibration, MetricSelection
 from mosaico.benchmarks.kpi_service import follow_metrics, follows_formula, set_kpis
@@ -35,7 +35,7 @@ from mosaico.core.dependents import (
 )
 from mosaico.core.errors import AppError, Conflict, ErrorItem
 from mosaico.core.ids import new_id
-from mosaico.core.schemas import all_fields, given_fields
+from mosaico.core.schemas import all_fields
 from mosaico.traces.registry import TRACE_SOURCES
 
 RELATED_FIELDS = {"evaluates", "measures"}
@@ -75,7 +75,7 @@ def change_benchmark(
 ) -> Benchmark:
     """Write the given fields; `measures` are matched with the stored KPIs by id or name."""
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
-    values, note = split_note(given_fields(body))
+    values, note = split_note(body.given_fields())
     if not values:
         return benchmark
     before = {name: getattr(benchmark, name) for name in _columns(values)}
@@ -113,6 +113,15 @@ def delete_benchmark(
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
     owner = Owner("benchmark", benchmark_id)
     delete_owner(session, owner, benchmark, consent, now, in_use=BenchmarkInUse)
+
+
+def evaluated_agent_errors(session: Session, benchmark_id: str, agent_id: str) -> list[ErrorItem]:
+    """The error of an agent that the benchmark does not evaluate; an empty list evaluates any agent."""
+    evaluated = queries.get_agent_ids_by_benchmark(session, [benchmark_id]).get(benchmark_id)
+    if not evaluated or agent_id in evaluated:
+        return []
+    detail = "is not one of the agents that the benchmark evaluates; add it to `evaluates`"
+    return [ErrorItem(pointer="/agentId", detail=detail)]
 
 
 def source_of(benchmark: Benchmark, agent: Agent) -> str:

@@ -80,6 +80,15 @@ def pin_baseline(
     return session.scalars(statement, execution_options={"populate_existing": True}).one()
 
 
+def get_pin_of_run(session: Session, benchmark_id: str, run_id: str) -> BenchmarkBaseline | None:
+    """The pin of a run; None if the run is not the baseline of its agent."""
+    return session.scalar(
+        select(BenchmarkBaseline).where(
+            BenchmarkBaseline.benchmark_id == benchmark_id, BenchmarkBaseline.run_id == run_id
+        )
+    )
+
+
 def unpin_baseline(session: Session, benchmark_id: str, agent_id: str | None) -> None:
     """Deletes the pinned baseline of an agent, or of all agents."""
     is_unpinned = BenchmarkBaseline.benchmark_id == benchmark_id

@@ -43,8 +43,11 @@ def pin_baseline(benchmark_id: BenchmarkId, body: BaselinePin, res: Res) -> Pinn
     """Pin a completed, valid run as the baseline of later runs of its agent."""
     with res.db.begin() as session:
         get_benchmark(session, benchmark_id)
+        current = baselines.get_pin_of_run(session, benchmark_id, body.run_id)
+        if current is not None:
+            return body.confirm_created(PinnedView.model_validate(current))
         pinned = baselines.pin_baseline(session, benchmark_id, body.run_id, res.clock())
-        return PinnedView.model_validate(pinned)
+        return body.confirm_created(PinnedView.model_validate(pinned))
 
 
 @router.delete("/{benchmarkId}/baseline", status_code=204, dependencies=ADMIN)

@@ -2,12 +2,13 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field
 
 from mosaico.benchmarks.config_types import BaselineMode
 from mosaico.comparison.deciders import DecidedBy
+from mosaico.core.edits import SERVICE_MOVES, EditBody
 from mosaico.core.schemas import Identifier, Page, StoredText, WireModel
 from mosaico.items.flipped import FlipCause
 from mosaico.kpis.evaluate import PlannedKpi
@@ -269,20 +270,22 @@ class Comparison(WireModel):
     )
 
 
-class BaselinePin(WireModel):
-    """The run to pin as baseline."""
-
-    run_id: Identifier = Field(
-        description="ID of the run; `latest` is the newest run of the benchmark that can be a baseline."
-    )
-
-
 class PinnedView(WireModel):
     """The pinned baseline run of an agent."""
 
     agent_id: str
     run_id: str
-    pinned_at: datetime
+    pinned_at: Annotated[datetime, SERVICE_MOVES]
+
+
+class BaselinePin(EditBody):
+    """The run to pin as baseline."""
+
+    shown_as: ClassVar = PinnedView
+
+    run_id: Identifier = Field(
+        description="ID of the run; `latest` is the newest run of the benchmark that can be a baseline."
+    )
 
 
 class BaselineView(WireModel):

@@ -24,14 +24,11 @@ from mosaico.core.errors import Invalid
 from mosaico.core.ids import IDENTIFIER_PATTERN
 from mosaico.core.network_policy import find_host_refusal
 from mosaico.core.strict_json import MAX_INTEGER, MIN_INTEGER, reject_unacceptable
-from mosaico.core.text import unstorable_reason
+from mosaico.core.text import find_line_flaw, unstorable_reason
 from mosaico.core.url_syntax import find_url_flaw
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
-
-UNSET: Any = None
-"""Default of a PATCH field that cannot be null; the field is read only when it was sent."""
 
 _STRICT_MARK = "mosaico_tight"
 _NOT_VALIDATED = ("metadata", "serialization")  # parts of a core schema without nodes to change
@@ -146,29 +143,6 @@ class Page(WireModel, Generic[T]):
     next_cursor: str | None = None
 
 
-# The schemas of which a body has only the fields that were sent.
-_PATCHES: set[type[BaseModel]] = set()
-
-
-def patch_of(schema: type[M]) -> type[M]:
-    """Class decorator: make every field of a subclass optional, for the body of a PATCH.
-
-    The types stay: null is valid only where it is valid in the complete body. The default is never
-    read, because `given_fields` gives the fields that were sent.
-    """
-    _PATCHES.add(schema)
-    for field in schema.model_fields.values():
-        field.default, field.default_factory = None, None
-    if schema.__pydantic_complete__:
-        schema.model_rebuild(force=True)
-    return schema
-
-
-def given_fields(body: BaseModel) -> dict[str, Any]:
-    """The fields that an edit writes: of the body of a PATCH those that were sent, of any other all."""
-    return changed_fields(body) if type(body) in _PATCHES else all_fields(body)
-
-
 def view_of_row(view: type[M], row: object, **computed: Any) -> M:
     """The view of a database row: `computed` fields, and the columns that have the other names."""
     columns = view.model_fields.keys() - computed.keys()
@@ -185,12 +159,10 @@ def changed_fields(model: BaseModel) -> dict[str, Any]:
     return {name: getattr(model, name) for name in model.model_fields_set}
 
 
-def _reject_control_characters(text: str) -> str:
-    if not text.isprintable():
-        raise PydanticCustomError(
-            "control_character",
-            "contains a line break or another control character; send one printable line",
-        )
+def _reject_line_flaw(text: str) -> str:
+    flaw = find_line_flaw(text)
+    if flaw is not None:
+        raise PydanticCustomError("control_character", "{flaw}", {"flaw": flaw})
     return text
 
 
@@ -271,7 +243,7 @@ Identifier = Annotated[
 ShortText = Annotated[
     str,
     Text(strip_whitespace=True, min_length=1, max_length=200),
-    AfterValidator(_reject_control_characters),
+    AfterValidator(_reject_line_flaw),
 ]
 LongText = Annotated[str, Field(max_length=MAX_TEXT)]
 StoredText = Annotated[str, Field(max_length=MAX_STORED_TEXT)]

@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from html import escape
@@ -15,6 +16,11 @@ _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010f
 _NEGATIVE: Final = re.compile("\N{MINUS SIGN}(?=[0-9.])")
 # They make a text read in another order than it is stored. Source: CVE-2021-42574.
 _DIRECTION_CONTROL: Final = re.compile("[\u202a-\u202e\u2066-\u2069]")
+# Those, and the marks that belong to them. Source: the property Bidi_Control of Unicode.
+_DIRECTION_CHARACTER: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# ZWNJ and ZWJ: letters of Persian and Hindi, and parts of joined emoji, are written with them.
+JOINERS: Final = frozenset("\u200c\u200d")
+_LINE_BREAKS: Final = ("Cc", "Zl", "Zp")
 
 
 MINUS: Final = "\N{MINUS SIGN}"
@@ -96,6 +102,19 @@ def show_direction_controls(text: str) -> str:
     if text.isascii():
         return text
     return _DIRECTION_CONTROL.sub(lambda match: f"[U+{ord(match[0]):04X}]", text)
+
+
+def find_line_flaw(text: str) -> str | None:
+    """Why a text is not a name on one line, as a predicate for an error; None when it is one."""
+    if text.isprintable():
+        return None
+    if any(unicodedata.category(char) in _LINE_BREAKS for char in text):
+        return "contains a line break or another control character; send one line"
+    if match := _DIRECTION_CHARACTER.search(text):
+        return f"contains U+{ord(match[0]):04X}, which changes the direction of reading; remove it"
+    if not any(char.isprintable() and not char.isspace() for char in text):
+        return "contains no visible character; send a name"
+    return None
 
 
 def unstorable_reason(text: str) -> str | None:

@@ -31,7 +31,11 @@ MetricValues: TypeAlias = Mapping[Any, float | None]
 """Values by `MetricName`; a mapping of strings is not one of `str | type` to a type checker."""
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z]{2})(?=\d)")
+# The endings of the classes of metrics in the original.
+_CLASS_ENDING = re.compile(r"(?<=.)(?:Metric(?:Key|Provider)?|MetricKey)$")
+# A latency is in milliseconds; the original does not say so. `mosaico.metrics` has the same alias.
+_SAME_METRIC = {"LATENCYMS": "LATENCY"}
 
 
 class InvalidMetricKey(Invalid):
@@ -39,13 +43,13 @@ class InvalidMetricKey(Invalid):
 
 
 def metric_key(metric: MetricName) -> str:
-    """The key of a metric: `F1Score` and `F1ScoreMetric` are classes of `F1_SCORE`."""
+    """The key of a metric: `F1Score`, `F1ScoreMetric` and `F1ScoreMetricKey` are classes of `F1_SCORE`."""
     if isinstance(metric, str):
         return metric
     own_key = getattr(metric, "key", None)
     if isinstance(own_key, str):
         return own_key
-    return _WORD_START.sub("_", metric.__name__.removesuffix("Metric")).upper()
+    return _WORD_START.sub("_", _CLASS_ENDING.sub("", metric.__name__)).upper()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,8 @@ class KpiFormula:
 
     def evaluate(self, values: MetricValues) -> float:
         """The value; raises `UndefinedFormula` with the reason. Names are case-insensitive."""
-        value, reason = self.compiled.evaluate(by_reference(values))
+        given = add_other_names(by_reference(values), self.compiled.references)
+        value, reason = self.compiled.evaluate(given)
         if value is None:
             raise UndefinedFormula(
                 f"{self.text} is undefined: {reason}; provide valid values for its metrics"
@@ -170,6 +175,29 @@ def by_reference(values: MetricValues) -> dict[Reference, float | None]:
         (read_reference(metric_key(name)), value) for name, value in values.items()
     )
     return {reference: value for reference, value in referenced_values if reference is not None}
+
+
+def add_other_names(
+    values: Mapping[Reference, float | None], references: Iterable[Reference]
+) -> dict[Reference, float | None]:
+    """The values, and those of the references that were given under another spelling of the same metric:
+    `LATENCY` for `LATENCY_MS`, `F1SCORE` for `F1_SCORE`.
+    """
+    by_spelling = {(_spelling(given.key), given.stat): value for given, value in values.items()}
+    others = {
+        reference: by_spelling[spelling]
+        for reference in references
+        if (spelling := (_spelling(reference.key), reference.stat)) in by_spelling
+    }
+    return {**others, **values}
+
+
+def _spelling(key: str) -> str:
+    """What the spellings of a metric have in common; the name of a score has one spelling."""
+    if not _KEY.fullmatch(key):
+        return key
+    letters = key.replace("_", "").removesuffix("METRICKEY") or key
+    return _SAME_METRIC.get(letters, letters)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from mosaico.core.web.query_parameters import PageParams
 from mosaico.core.web.routes import Router
 from mosaico.formula import (
     FormulaPart,
+    add_other_names,
     by_reference,
     compile_formula,
     explain_parts,
@@ -85,7 +86,8 @@ def evaluate_formula(body: FormulaEvaluation) -> FormulaValueView:
     if not result.success:
         raise InvalidFormula(result.errors)
     _require_readable(body.values)
-    formula, values = compile_formula(body.formula), by_reference(body.values)
+    formula = compile_formula(body.formula)
+    values = add_other_names(by_reference(body.values), formula.references)
     value = formula.evaluate(values)
     explained = explain_parts(formula.root, formula.source, values)
     return FormulaValueView(

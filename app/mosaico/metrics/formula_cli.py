@@ -94,6 +94,7 @@ def evaluate(
     """
     from mosaico.formula.compile import compile_formula
     from mosaico.formula.errors import InvalidFormula
+    from mosaico.formula.python_api import add_other_names
 
     inputs, values_error = _read_values(values)
     try:
@@ -103,7 +104,7 @@ def evaluate(
         _reject_values(values_error)
         raise typer.Exit(EXIT_INVALID) from None
     _reject_values(values_error)
-    value, reason = formula.evaluate(inputs)
+    value, reason = formula.evaluate(add_other_names(inputs, formula.references))
     if value is None:
         print_status(f"error: the formula is undefined: {reason}")
         print_status("hint: add the values that it reads: --values '{\"METRIC\": 0.5}'")

@@ -34,7 +34,7 @@ def column_of_name(name: str) -> str:
 
     Raises: `NotFound` for an unknown metric.
     """
-    [ref] = default_refs([_upper_key(name)])
+    [ref] = default_refs([upper_key(name)])
     return provider_for(ref).spec.key
 
 
@@ -80,7 +80,7 @@ def _parse_list(text: str) -> Iterable[object]:
     return values if isinstance(values, list) else [values]
 
 
-def _upper_key(name: str) -> str:
+def upper_key(name: str) -> str:
     """The name with its key in upper case; the name of a score and a filter stay as they are."""
     key = _KEY_OF_NAME.match(name)
     return name if key is None else key[0].upper() + name[key.end() :]

@@ -15,7 +15,6 @@ from mosaico.core.dependents import Owner, find_obstacles, list_dependents
 from mosaico.core.encryption import Secret, SecretBox
 from mosaico.core.errors import Conflict
 from mosaico.core.ids import new_id
-from mosaico.core.schemas import changed_fields
 from mosaico.jobs.declarations import DropDeliveries
 from mosaico.jobs.queue import enqueue
 from mosaico.notifications import queries
@@ -85,7 +84,7 @@ def save_endpoint(
 def update_endpoint(session: Session, endpoint_id: str, body: EndpointPatch) -> Endpoint:
     """Change the sent fields of an endpoint. Raises: `EndpointNotFound`."""
     endpoint = queries.get_endpoint(session, endpoint_id, for_update=True)
-    for name, value in changed_fields(body).items():
+    for name, value in body.given_fields().items():
         setattr(endpoint, name, value)
     session.flush()
     return endpoint

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
+from mosaico.core.text import JOINERS
 from mosaico.notifications.types import (
     MessageFact,
     MessageItem,
@@ -64,7 +65,7 @@ def _visible_char(char: str) -> str:
     category = unicodedata.category(char)
     if category in ("Cc", "Zl", "Zp"):
         return " "
-    return "" if category.startswith("C") else char
+    return "" if category.startswith("C") and char not in JOINERS else char
 
 
 MAX_TITLE_CHARS = 200

@@ -164,7 +164,9 @@ def get_endpoint(endpoint_id: EndpointId, res: Res) -> EndpointView:
 def change_endpoint(endpoint_id: EndpointId, body: EndpointPatch, res: Res) -> EndpointView:
     """Change the given fields."""
     with res.db.begin() as session:
-        return endpoint_view(endpoints.update_endpoint(session, endpoint_id, body))
+        endpoint = queries.get_endpoint(session, endpoint_id, for_update=True)
+        edit = body.compare_with_view(endpoint_view(endpoint))
+        return endpoint_view(endpoints.update_endpoint(session, endpoint_id, edit))
 
 
 @endpoints_router.delete("/{endpointId}", status_code=204, dependencies=ADMIN, responses=CONFLICT)

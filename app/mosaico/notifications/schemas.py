@@ -1,13 +1,14 @@
 """Wire format of notifications, endpoints and deliveries."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from pydantic import StringConstraints as Text
 
 from mosaico.core.defaults import MAX_SECRET_OVERLAP_S
-from mosaico.core.schemas import UNSET, WireModel
+from mosaico.core.edits import SERVICE_MOVES, EditBody, patch_of
+from mosaico.core.schemas import WireModel
 from mosaico.notifications.rules import DeliveryStatus
 from mosaico.notifications.types import MessageSeverity
 
@@ -79,12 +80,6 @@ class EndpointBody(TargetBody):
     )
 
 
-class EndpointPatch(WireModel):
-    """The fields to change. Another recipient is another endpoint."""
-
-    daily_summary: bool = UNSET
-
-
 class EndpointView(WireModel):
     """A destination of messages.
 
@@ -97,11 +92,20 @@ class EndpointView(WireModel):
     recipient: str
     daily_summary: bool
     secret_set: bool
-    first_failed_at: datetime | None
-    delivered_at: datetime | None
-    disabled_at: datetime | None
-    disabled_reason: str | None
+    first_failed_at: Annotated[datetime | None, SERVICE_MOVES]
+    delivered_at: Annotated[datetime | None, SERVICE_MOVES]
+    disabled_at: Annotated[datetime | None, SERVICE_MOVES]
+    disabled_reason: Annotated[str | None, SERVICE_MOVES]
     created_at: datetime
+
+
+@patch_of
+class EndpointPatch(EditBody):
+    """The fields to change. Another recipient is another endpoint."""
+
+    shown_as: ClassVar = EndpointView
+
+    daily_summary: bool
 
 
 class EndpointSecretRotation(WireModel):

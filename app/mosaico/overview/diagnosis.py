@@ -21,7 +21,8 @@ from sqlalchemy.orm import Session, contains_eager
 from mosaico.access import queries as key_queries
 from mosaico.access.rules import ROLES
 from mosaico.agents.models import Agent
-from mosaico.agents.service import agent_query, check_langfuse
+from mosaico.agents.service import agent_query, check_source
+from mosaico.agents.source_fields import LANGFUSE
 from mosaico.benchmarks.models import Benchmark, KpiDefinition
 from mosaico.core.clock import utc_now
 from mosaico.core.defaults import MIN_FREE_BYTES, REPORTED_CLOCK_DIFFERENCE
@@ -226,7 +227,7 @@ def check_langfuse_servers(res: Resources) -> str:
             agents = list_langfuse_agents(session, window)
         for agent in agents:
             query = agent_query(agent, res)
-            check = check_langfuse(query, res)
+            check = check_source(LANGFUSE, query, res)
             if not check.ok:
                 raise CheckFailed(
                     f"agent {agent.id} at {check.langfuse_url}: {check.detail}",
@@ -242,7 +243,10 @@ def check_langfuse_servers(res: Resources) -> str:
 def list_langfuse_agents(session: Session, window: RowWindow) -> Sequence[Agent]:
     """The agents of a range that have keys of Langfuse, by ID."""
     statement = select(Agent).where(
-        window.contains(Agent.id), Agent.langfuse_secret_key.is_not(None), ~Agent.archived
+        window.contains(Agent.id),
+        Agent.langfuse_secret_key.is_not(None),
+        func.coalesce(Agent.source_kind, LANGFUSE) == LANGFUSE,
+        ~Agent.archived,
     )
     return session.scalars(statement.order_by(Agent.id)).all()
 

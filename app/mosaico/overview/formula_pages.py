@@ -23,6 +23,7 @@ from mosaico.formula import (
     CompiledFormula,
     FormulaPart,
     Reference,
+    add_other_names,
     by_reference,
     compile_formula,
     explain_parts,
@@ -72,7 +73,11 @@ def show_formulas(
         metrics = list_run_metrics(session, get_run(session, run).seq) if run else []
     # As it was typed: the reason for a missing value names a column.
     compiled = compile_formula(formula) if check and check.text and (run or values) else None
-    inputs = {**_values_of(compiled, metrics), **typed} if compiled else {}
+    inputs = (
+        {**_values_of(compiled, metrics), **add_other_names(typed, compiled.references)}
+        if compiled
+        else {}
+    )
     return render_page(
         request,
         "formulas.html",

@@ -14,6 +14,7 @@ from mosaico.core import keyset
 from mosaico.core.errors import ErrorItem, Invalid
 from mosaico.core.keyset import ListRows, PageQuery, PageRows
 from mosaico.core.list_filters import match_text
+from mosaico.core.text import find_line_flaw
 from mosaico.overview.schemas import SearchGroup, SearchKind, SearchMatch, SearchResult
 from mosaico.run_store.run_list import DEFAULT_SORT, LISTED_COLUMNS, RunListFilter, search_runs
 from mosaico.schedules.models import ScheduleConfig
@@ -87,7 +88,7 @@ def search_names(
         )
     text = text.strip()
     # No name contains a line break or another control character.
-    if not text or not text.isprintable():
+    if not text or find_line_flaw(text) is not None:
         return SearchResult(groups=[])
     groups = list(_search_kinds(session, text, [kind] if kind else list(SearchKind), cursor))
     owners = {match.benchmark_id for group in groups for match in group.matches}

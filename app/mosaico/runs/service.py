@@ -14,7 +14,8 @@ from mosaico.alerts.publishing import EventNotice, publish_notice
 from mosaico.alerts.rules import AlertEventState
 from mosaico.alerts.stored_series import accept_series
 from mosaico.benchmarks.models import Benchmark
-from mosaico.benchmarks.queries import get_agent_ids_by_benchmark, get_benchmark
+from mosaico.benchmarks.queries import get_benchmark
+from mosaico.benchmarks.service import evaluated_agent_errors
 from mosaico.comparison.acceptance import accept_level
 from mosaico.core.errors import AppError, Conflict, ErrorItem, Invalid, NotFound
 from mosaico.core.ids import new_id
@@ -312,15 +313,9 @@ def require_runnable(session: Session, benchmark: Benchmark, agent: Agent) -> No
             "the benchmark or the agent is archived;"
             ' PATCH it with {"archived": false} to run it again'
         )
-    evaluated = get_agent_ids_by_benchmark(session, [benchmark.id]).get(benchmark.id)
-    if evaluated and agent.id not in evaluated:
+    if errors := evaluated_agent_errors(session, benchmark.id, agent.id):
         raise Invalid(
             f"the benchmark {benchmark.id!r} does not evaluate the agent {agent.id!r};"
             " add it to `evaluates`",
-            errors=[
-                ErrorItem(
-                    pointer="/agentId",
-                    detail="is not one of the agents that the benchmark evaluates",
-                )
-            ],
+            errors=errors,
         )

@@ -131,16 +131,18 @@ def get_daily_summary(
 
 def _create(session: Session, body: ScheduleCreate) -> ScheduleView:
     now = queries.database_now(session)
-    return schedule_view(service.create_schedule(session, body, now), now)
+    return body.confirm_created(schedule_view(service.create_schedule(session, body, now), now))
 
 
 def _edit_schedule(
     schedule_id: str, body: ScheduleBody, res: Resources, match: RevisionCheck
 ) -> ScheduleView:
     with res.db.begin() as session:
-        match(queries.get_schedule(session, schedule_id, for_update=True).revision)
+        schedule = queries.get_schedule(session, schedule_id, for_update=True)
+        match(schedule.revision)
         now = queries.database_now(session)
-        schedule = service.change_schedule(session, schedule_id, body, now)
+        edit = body.compare_with_view(schedule_view(schedule, now))
+        schedule = service.change_schedule(session, schedule_id, edit, now)
         return match.etag(schedule_view(schedule, now))
 
 

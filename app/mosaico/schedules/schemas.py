@@ -1,19 +1,12 @@
 """Wire format of schedules, fires, previews and the daily summary."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from mosaico.core.schemas import (
-    Identifier,
-    Instant,
-    LongText,
-    ShortText,
-    StoredText,
-    WireModel,
-    patch_of,
-)
+from mosaico.core.edits import SERVICE_MOVES, EditBody, patch_of
+from mosaico.core.schemas import Identifier, Instant, LongText, ShortText, StoredText, WireModel
 from mosaico.run_store.rules import TriggerType
 from mosaico.schedules.cron import DstPolicy
 from mosaico.schedules.rules import ConcurrencyPolicy, FireSkipReason, FireStatus, MisfirePolicy
@@ -51,8 +44,50 @@ RunNamePattern = Annotated[
 ]
 
 
-class ScheduleBody(WireModel):
+class ClockNote(WireModel):
+    """A clock change that affects the schedule."""
+
+    at: datetime
+    text: str
+
+
+class ScheduleView(WireModel):
+    """A schedule. `disabledAt` and `disabledReason` are set if the service disabled it."""
+
+    id: str
+    name: str
+    description: str | None
+    benchmark_id: str
+    agent_id: str
+    cron_expression: str
+    timezone: str
+    dst_policy: DstPolicy
+    enabled: bool
+    run_name_pattern: str | None
+    misfire_policy: MisfirePolicy
+    catchup_window_seconds: int
+    concurrency_policy: ConcurrencyPolicy
+    auto_disable_on_failure: bool
+    max_consecutive_failures: int
+    consecutive_failures: Annotated[int, SERVICE_MOVES]
+    last_run_at: Annotated[datetime | None, SERVICE_MOVES]
+    next_run_at: Annotated[datetime | None, SERVICE_MOVES]
+    disabled_at: Annotated[datetime | None, SERVICE_MOVES]
+    disabled_reason: Annotated[StoredText | None, SERVICE_MOVES]
+    clock_changes: Annotated[
+        list[ClockNote],
+        Field(description="The clock changes of the next 400 days that skip or repeat a due time."),
+        SERVICE_MOVES,
+    ]
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class ScheduleBody(EditBody):
     """All fields of a schedule; an omitted field gets its default."""
+
+    shown_as: ClassVar = ScheduleView
 
     name: ShortText
     description: LongText | None = None
@@ -79,45 +114,6 @@ class ScheduleCreate(ScheduleBody):
 @patch_of
 class SchedulePatch(ScheduleBody):
     """The fields to change; null clears a field."""
-
-
-class ClockNote(WireModel):
-    """A clock change that affects the schedule."""
-
-    at: datetime
-    text: str
-
-
-class ScheduleView(WireModel):
-    """A schedule. `disabledAt` and `disabledReason` are set if the service disabled it."""
-
-    id: str
-    name: str
-    description: str | None
-    benchmark_id: str
-    agent_id: str
-    cron_expression: str
-    timezone: str
-    dst_policy: DstPolicy
-    enabled: bool
-    run_name_pattern: str | None
-    misfire_policy: MisfirePolicy
-    catchup_window_seconds: int
-    concurrency_policy: ConcurrencyPolicy
-    auto_disable_on_failure: bool
-    max_consecutive_failures: int
-    consecutive_failures: int
-    last_run_at: datetime | None
-    next_run_at: datetime | None
-    disabled_at: datetime | None
-    disabled_reason: StoredText | None
-    clock_changes: Annotated[
-        list[ClockNote],
-        Field(description="The clock changes of the next 400 days that skip or repeat a due time."),
-    ]
-    revision: int
-    created_at: datetime
-    updated_at: datetime
 
 
 class FireView(WireModel):

@@ -15,7 +15,7 @@ from mosaico.core.dependents import DEPENDENTS, MAX_FOUND, Dependent, DependentK
 from mosaico.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from mosaico.core.ids import new_id
 from mosaico.core.resources import Resources
-from mosaico.core.schemas import all_fields, given_fields
+from mosaico.core.schemas import all_fields
 from mosaico.jobs.declarations import DropFires
 from mosaico.jobs.queue import enqueue
 from mosaico.runs.service import require_runnable
@@ -65,7 +65,7 @@ def change_schedule(
     Raises: as `create_schedule`; `ScheduleNotFound`.
     """
     schedule = queries.get_schedule(session, schedule_id, for_update=True)
-    values = given_fields(body)
+    values = body.given_fields()
     # An unchanged field does not count: a client that sends the whole schedule back must not move
     # `next_run_at` or reset the failures.
     changed = {name for name, value in values.items() if getattr(schedule, name) != value}

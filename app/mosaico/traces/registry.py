@@ -41,8 +41,8 @@ class TraceQuery:
     has had no new item for `settle_for` (None: as long as its items take). `input_path`, `output_path`
     and `expected_path` are JMESPath expressions of the texts that count in the JSON of a trace.
     `score_names` are the scores that metrics use: the source waits for those that evaluators add after the answers.
-    `service_name` selects the spans of one agent. `url`, `public_key` and `secret_key` come from the
-    agent `agent_id`. `is_shared`: the benchmark lists other agents too.
+    `service_name` selects the spans of one agent. `url`, `project`, `public_key` and `secret_key` come from the
+    `source` of the agent `agent_id`. `is_shared`: the benchmark lists other agents too.
     """
 
     dataset_ref: str | None
@@ -61,6 +61,7 @@ class TraceQuery:
     score_names: tuple[str, ...] = ()
     service_name: str | None = None
     url: str | None = None
+    project: str | None = None
     public_key: str | None = None
     secret_key: Secret | None = None
 

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from mosaico.agents.models import Agent
-from mosaico.agents.service import LOCAL
+from mosaico.agents.source_fields import LOCAL
 from mosaico.benchmarks.models import HAS_LANGFUSE_RULES, Benchmark, BenchmarkAgent
 from mosaico.core.batches import batched, keyset_batches
 from mosaico.core.errors import NotFound

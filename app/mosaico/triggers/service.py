@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.access import audit
 from mosaico.agents.queries import get_agent
-from mosaico.agents.service import LOCAL
+from mosaico.agents.source_fields import LOCAL
 from mosaico.benchmarks.queries import get_benchmark
 from mosaico.benchmarks.service import source_of
 from mosaico.core.batch_delete import delete_batch

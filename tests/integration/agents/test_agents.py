@@ -8,7 +8,7 @@ from sqlalchemy import text
 from mosaico.agents.queries import get_agent
 from mosaico.agents.service import reveal_run_url, reveal_secret
 from mosaico.core.encryption import Secret
-from tests.support.service import JSON, Service, pointers
+from tests.support.service import JSON, Service, pair, pointers
 
 SECRET = "sk-lf-0123456789-never-shown"
 OTHER_SECRET = "sk-lf-9876543210-not-shown-either"
@@ -110,8 +110,48 @@ def test_agents_api__misspelled_names_of_original_system_are_accepted(service: S
     assert stored_secret(service, "agent-001") == OTHER_SECRET
     service.put("/agents/agent-001", body)
     assert stored_secret(service, "agent-001") == SECRET
-    both = {"name": "x", "langfuseUrl": HOME, "llangfuseUrl": HOME}
-    assert pointers(service.expect_problem(422, "POST", "/agents", both)) == ["/llangfuseUrl"]
+
+
+def test_agents_api__two_spellings_of_one_field_are_one_value(service: Service) -> None:
+    equal = {"langfuseUrl": HOME, "llangfuseUrl": HOME, "langfuseSecretKey": SECRET}
+    agent = service.create_agent(**equal, llangfuseSecretKey=SECRET)
+    assert (agent["langfuseUrl"], stored_secret(service, "agent-001")) == (HOME, SECRET)
+    for name, value in (("Url", "https://x.example.org"), ("ProjectName", "y"), ("SecretKey", "z")):
+        both = {"name": "x", f"langfuse{name}": f"{value}1", f"llangfuse{name}": value}
+        problem = service.expect_problem(422, "POST", "/agents", both)
+        assert pointers(problem) == [f"/llangfuse{name}"], name
+    # The spelling that differs from what is shown is the changed one.
+    for spelling in ("langfuseProjectName", "llangfuseProjectName"):
+        shown = service.get("/agents/agent-001")
+        changed = service.put("/agents/agent-001", {**shown, spelling: f"by {spelling}"})
+        assert changed["langfuseProjectName"] == changed["llangfuseProjectName"]
+        assert changed["langfuseProjectName"] == f"by {spelling}"
+    assert stored_secret(service, "agent-001") == SECRET
+    shown = service.get("/agents/agent-001")
+    two = {**shown, "langfuseProjectName": "one", "llangfuseProjectName": "two"}
+    problem = service.expect_problem(422, "PUT", "/agents/agent-001", two)
+    assert pointers(problem) == ["/llangfuseProjectName"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "field"),
+    [
+        ({"langfusePublicKey": "pk-lf-1"}, "langfuseSecretKey"),
+        ({"langfuseSecretKey": SECRET}, "langfusePublicKey"),
+    ],
+)
+def test_agent__half_of_its_keys_names_the_missing_one_and_reads_no_uploads(
+    service: Service, keys: JSON, field: str
+) -> None:
+    service.create_agent(**keys)
+    service.create_benchmark()
+    service.upload([pair(number) for number in range(5)])
+    run = service.complete_run()
+    assert (run["status"], run["errorCode"]) == ("FAILED", "LANGFUSE_AUTH")
+    assert f"set {field}" in run["errorMessage"]
+    check = service.post("/agents/agent-001/check")
+    assert check["ok"] is False
+    assert f"set {field}" in check["detail"]
 
 
 def test_agent_secret__not_in_response_log_or_plain_column(

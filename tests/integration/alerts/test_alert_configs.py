@@ -30,6 +30,22 @@ def test_create_rule__is_returned_as_sent_with_the_id_of_its_kpi(create_rule: Ru
     assert created["promisedFalsePages"] is None, "it does not judge several runs together"
 
 
+def test_rule__of_an_agent_that_the_benchmark_does_not_evaluate_is_refused(
+    benchmark_service: Service, create_rule: RuleMaker
+) -> None:
+    benchmark_service.create_agent("evaluated")
+    benchmark_service.create_agent("other")
+    benchmark_service.patch(f"/benchmarks/{RULE['benchmarkId']}", {"evaluates": ["evaluated"]})
+    rule = create_rule(agentId="evaluated")
+    for method, path, body in (
+        ("POST", "/alert-configs", {**RULE, "agentId": "other"}),
+        ("PATCH", f"/alert-configs/{rule['id']}", {"agentId": "other"}),
+    ):
+        problem = benchmark_service.expect_problem(422, method, path, body)
+        assert pointers(problem) == ["/agentId"]
+        assert "`evaluates`" in problem["errors"][0]["detail"]
+
+
 @pytest.mark.parametrize(
     ("change", "wrong"),
     [

@@ -133,7 +133,6 @@ def test_metadata__object_or_json_text(service: Service) -> None:
         "null",
         7,
         [],
-        None,
         # What readers of JSON understand differently or not at all: NaN, a key twice, NUL, half a
         # character, more than 64 bits, more than 64 levels.
         '{"a": NaN}',
@@ -298,3 +297,17 @@ def test_paths__only_a_source_that_applies_them_takes_them(
     service.create_benchmark(source="langfuse", inputPath="question")
     problem = service.expect_problem(422, "PATCH", "/benchmarks/bench-001", {"source": source})
     assert details(problem) == {"/inputPath": detail}
+
+
+def test_benchmark__metric_names_are_accepted_in_any_case_as_in_formulas(service: Service) -> None:
+    benchmark = service.create_benchmark(
+        metrics=["rouge", "Latency", {"key": "rouge_1"}, 'bleu{lang="de"}']
+    )
+    assert [metric["key"] for metric in benchmark["metrics"]] == [
+        "ROUGE",
+        "LATENCY",
+        "ROUGE_1",
+        'BLEU{lang="de"}',
+    ]
+    problem = service.expect_problem(422, "PATCH", "/benchmarks/bench-001", {"metrics": ["rogue"]})
+    assert pointers(problem) == ["/metrics/0"]

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from tests.integration.cli.conftest import Shell
+from tests.support.langfuse import run_fake_langfuse
 from tests.support.service import Service, ndjson, pair
 
 
@@ -192,3 +193,29 @@ def test_benchmark__baseline_is_pinned_and_unpinned_and_power_is_shown(
     assert "with 80 % power" in power.stderr
     wrong = mosaico("benchmarks", "baseline", "bench-001", "--unpin", "--pin", run["id"])
     assert wrong.exit_code == 2
+
+
+def test_agent__check_prints_the_server_or_what_is_wrong(mosaico: Shell, service: Service) -> None:
+    with run_fake_langfuse() as langfuse:
+        keys = {"langfuseUrl": langfuse.url, "langfusePublicKey": langfuse.public_key}
+        service.create_agent(**keys, langfuseSecretKey=langfuse.secret_key)
+        checked = cells(mosaico.ok("agents", "check", "agent-001").stdout)
+        assert checked[:2] == [["source", "langfuse"], ["url", langfuse.url]]
+        service.patch("/agents/agent-001", {"langfuseSecretKey": "wrong"})
+        refused = mosaico("agents", "check", "agent-001", "--json")
+        assert refused.exit_code == 3
+        assert json.loads(refused.stdout)["errorCode"] == "LANGFUSE_AUTH"
+        assert "error: LANGFUSE_AUTH: " in refused.stderr
+    assert mosaico("agents", "check", "nobody").exit_code == 66
+
+
+def test_run__is_deleted_after_a_question(mosaico: Shell, service: Service) -> None:
+    service.create_agent()
+    service.create_benchmark()
+    service.upload([pair(number) for number in range(5)])
+    run = service.complete_run()
+    assert "would delete run" in mosaico.ok("runs", "delete", run["id"], "--dry-run").stderr
+    assert service.get(f"/benchmark-runs/{run['id']}")["status"] == "COMPLETED"
+    assert mosaico("runs", "delete", run["id"]).exit_code == 2, "nobody answers the question"
+    mosaico.ok("runs", "delete", run["id"], "--yes")
+    service.expect_problem(404, "GET", f"/benchmark-runs/{run['id']}")

@@ -3,61 +3,50 @@
 import hashlib
 import hmac
 import json
-import re
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from standardwebhooks.webhooks import Webhook
 
-from demo.tour import AGENT, BENCHMARK, DATASET, ONLY_INBOX, RULE, RUN_NAMES
-from mosaico.core.web.openapi import iter_operations, read_texts
-from mosaico.main import DESCRIPTIONS, EXAMPLES
+from demo.tour import AGENT, BENCHMARK
+from mosaico.core.web.openapi import iter_operations
+from mosaico.main import RESPONSE_EXAMPLES
 from tests.support.described_api import api_document
-from tests.support.service import JSON, Service, pair
-
-# Bodies that a sender signs; Swagger cannot.
-SIGNED = {"startRunsByWebhook", "receiveLangfuseEvent"}
-# Creations come first. The incident ends when its rule changes or its run is accepted, and a replaced
-# benchmark has no longer the KPI of other examples.
-CREATIONS = ("create", "save", "start")
-ORDER = {"acknowledgeAlert": 1, "acceptIncident": 2, "replaceBenchmark": 4}
+from tests.support.response_examples import example_requests, record, send_examples, write_demo
+from tests.support.service import Service
 
 
 @pytest.fixture
 def demo(service: Service) -> Service:
-    """What `make demo` leaves behind, with fewer traces: two runs, the second one worse, and an alert."""
-    service.post("/agents", AGENT)
-    service.post("/benchmarks", BENCHMARK)
-    service.post("/alert-configs", {**RULE, **ONLY_INBOX})
-    for run_name, answer in zip(RUN_NAMES, ("a b c d", "a b x y"), strict=True):
-        traces = [pair(number, output=answer) for number in range(30)]
-        service.upload(traces, name=DATASET, run_name=run_name)
-        service.complete_run(benchmarkId=BENCHMARK["id"], agentId=AGENT["id"], runName=run_name)
+    """The data of the demo."""
+    write_demo(service)
     return service
 
 
 def test_api_examples__are_accepted_as_they_stand(demo: Service) -> None:
-    document = api_document()
-    values = {**read_texts(DESCRIPTIONS, EXAMPLES).parameter_examples, **_ids_of_demo(demo)}
-    requests = [
-        (operation["operationId"], method, path, _example(operation))
-        for path, methods in document["paths"].items()
-        for method, operation in methods.items()
-        if _example(operation) is not None and operation["operationId"] not in SIGNED
-    ]
-    assert len(requests) > 30
-    requests.sort(
-        key=lambda request: 0 if request[0].startswith(CREATIONS) else ORDER.get(request[0], 3)
-    )
-    for operation_id, method, path, example in requests:
-        url = re.sub(r"\{(\w+)\}", lambda match: values[match[1]], path)
-        response = demo.client.request(method, url, json=example)
-        assert response.is_success, f"{operation_id}: {response.text}"
-        if operation_id == "saveEndpoint":
-            values["endpointId"] = response.json()["id"]
-        elif operation_id == "createApiKey":
-            values["keyId"] = response.json()["id"]
+    answers = list(send_examples(demo))
+    assert len(answers) == len(example_requests()) > 30
+    # A generator stops at the first request that is refused.
+
+
+def test_response_examples__are_answers_of_a_service(demo: Service) -> None:
+    """Each recorded answer fits its schema, and the stored examples have the members of the answers."""
+    stored = json.loads(RESPONSE_EXAMPLES.read_text())
+    recorded = record(demo)
+    assert stored.keys() == recorded.keys(), "run: python -m tests.support.response_examples"
+    schemas = api_document()["components"]
+    for name, example in recorded.items():
+        if name in schemas["schemas"]:
+            reference = {"$ref": f"#/components/schemas/{name}", "components": schemas}
+            Draft202012Validator(reference).validate(example)
+        assert members_of(stored[name]) == members_of(example), name
+
+
+def members_of(value: Any) -> Any:
+    """The names of the members of a JSON object; of any other value nothing."""
+    return sorted(value) if isinstance(value, dict) else None
 
 
 def test_api_examples__pin_the_good_run(demo: Service) -> None:
@@ -119,26 +108,3 @@ def _examples(operation_id: str) -> dict[str, Any]:
     ]
     content = operation["requestBody"]["content"]
     return {media_type: body["example"] for media_type, body in content.items()}
-
-
-def _example(operation: JSON) -> Any:
-    content = operation.get("requestBody", {}).get("content", {})
-    named = content.get("application/json", {})
-    return named.get("example") if operation["operationId"] not in _OTHER_FORMATS else None
-
-
-_OTHER_FORMATS = {"importResults", "exportSpans"}
-
-
-def _ids_of_demo(demo: Service) -> dict[str, str]:
-    """The IDs that a reader of Swagger copies from a list, and those that examples choose."""
-    [alert] = demo.list_items("/alerts")
-    bad_run, _ = demo.list_items("/benchmark-runs")
-    return {
-        "runId": bad_run["id"],
-        "alertId": alert["id"],
-        "incidentId": alert["incidentId"],
-        "kpiId": "balance",
-        "scheduleId": "nightly",
-        "silenceId": "maintenance",
-    }

@@ -30,6 +30,14 @@ def test_handover_page__named_files_and_tests_exist() -> None:
         assert not test or f"def {test}(" in (ROOT / path).read_text(), test
 
 
+def test_handover_page__settings_of_the_table_exist() -> None:
+    page = (ROOT / PAGE).read_text()
+    names = set(re.findall(r"`(MOSAICO_[A-Z_]+|DATABASE_URL)", page))
+    assert len(names) > 12
+    settings = set(re.findall(r"^([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
+    assert names <= settings
+
+
 def test_handover_page__requests_return_the_documented_responses(
     service: Service, langfuse: FakeLangfuse, tmp_path: Path
 ) -> None:

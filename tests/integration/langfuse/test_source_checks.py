@@ -12,6 +12,7 @@ def test_check__reports_api_version_and_project(service: Service, langfuse: Fake
     agent(service, langfuse)
     assert service.post("/agents/agent-001/check") == {
         "ok": True,
+        "source": "langfuse",
         "langfuseUrl": langfuse.url,
         "api": "v4",
         "version": "4.16.0",

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, TypeAdapter, ValidationError
 
+from mosaico.core.edits import patch_of
 from mosaico.core.schemas import (
     Identifier,
     Instant,
@@ -18,7 +19,6 @@ from mosaico.core.schemas import (
     StoredText,
     WireModel,
     changed_fields,
-    patch_of,
 )
 
 
@@ -140,6 +140,40 @@ class Complete(WireModel):
     name: Annotated[str, Field(min_length=1, description="Name to show.")]
     note: str | None = None
     tags: list[str] = Field(default_factory=list)
+
+
+JOINED_NAMES = [
+    "می\u200cخواهم",
+    "क्\u200dष",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "品質\u3000検査",
+]
+
+
+@pytest.mark.parametrize("name", JOINED_NAMES)
+def test_short_text__names_of_all_scripts_are_accepted(name: str) -> None:
+    assert WireSample.model_validate({"name": name}).name == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a\nb",
+        "a\u2028b",
+        "a\tb",
+        "a\x1bb",
+        "a\u202eb",
+        "a\u2066b",
+        "a\u200eb",
+        "\u200d",
+        "\u200b\u200c",
+    ],
+)
+def test_short_text__line_breaks_direction_controls_and_invisible_names_are_refused(
+    name: str,
+) -> None:
+    with pytest.raises(ValidationError):
+        WireSample.model_validate({"name": name})
 
 
 @patch_of

@@ -58,7 +58,7 @@ def test_formula_page__tables_match_the_checker(name: str) -> None:
 def test_formula_page__python_examples_run() -> None:
     document = Sybil(parsers=[PythonCodeBlockParser()]).parse(PAGE)
     examples = list(document.examples())
-    assert len(examples) == 4
+    assert len(examples) == 5
     for example in examples:
         example.evaluate()
 

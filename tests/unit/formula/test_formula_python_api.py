@@ -18,6 +18,7 @@ from mosaico.formula import (
     validate,
 )
 from mosaico.formula.python_api import MetricName, metric_key
+from mosaico.metrics import registry
 
 METRICS = {"ACCURACY": 0.9, "PRECISION": 0.8, "RECALL": 0.7}
 
@@ -136,6 +137,62 @@ class F1ScoreMetric:
 
 class Precise:
     key = "PRECISION"
+
+
+# The classes of the original, and the texts that its formulas have for them.
+CLASSES = {
+    "AccuracyMetricKey": "ACCURACY",
+    "PrecisionMetricKey": "PRECISION",
+    "RecallMetricKey": "RECALL",
+    "F1ScoreMetricKey": "F1_SCORE",
+    "BleuMetricKey": "BLEU",
+    "RougeMetricKey": "ROUGE",
+    "Rouge1MetricKey": "ROUGE_1",
+    "RougeLMetricKey": "ROUGE_L",
+    "LatencyMetricKey": "LATENCY",
+    "AccuracyMetricProvider": "ACCURACY",
+    "MetricKey": "METRIC_KEY",
+}
+
+
+@pytest.mark.parametrize(("name", "text"), CLASSES.items())
+def test_metric_key__classes_of_the_original_match_the_texts(name: str, text: str) -> None:
+    metric = type(name, (), {})
+    assert metric_key(metric) == text
+    assert WeightedSumFormula({metric: 0.5}).evaluate({text: 1.0}) == 0.5
+    assert WeightedSumFormula({text: 0.5}).evaluate({metric: 1.0}) == 0.5
+    assert WeightedSumFormula({text: 0.5}).evaluate({text.lower(): 1.0}) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("formula", "given"),
+    [
+        ("LATENCY", "LATENCY_MS"),
+        ("LATENCY_MS", "LATENCY"),
+        ("LATENCY.p95", "latency_ms.p95"),
+        ("F1_SCORE", "F1Score"),
+        ("ACCURACY", "AccuracyMetricKey"),
+    ],
+)
+def test_evaluate__other_spellings_of_a_metric_are_found(formula: str, given: str) -> None:
+    compiled = KpiFormulaParser().parse(formula).formula
+    assert compiled is not None
+    assert compiled.evaluate({given: 7.0}) == 7.0
+    assert compiled.evaluate({given: 7.0, formula: 8.0}) == 8.0, "the exact name counts"
+
+
+def test_evaluate__other_statistics_and_scores_are_other_values() -> None:
+    for formula, given in (("LATENCY", "LATENCY_MS.p95"), ('SCORE["F1"]', 'SCORE["f1"]')):
+        compiled = KpiFormulaParser().parse(formula).formula
+        assert compiled is not None
+        with pytest.raises(UndefinedFormula):
+            compiled.evaluate({given: 7.0})
+
+
+def test_evaluate__knows_the_aliases_of_metrics() -> None:
+    registry.load_metrics()
+    for alias, name in registry.METRICS.aliases.items():
+        assert WeightedSumFormula({alias: 1}).evaluate({name: 3.0}) == 3.0, alias
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mosaico.notifications.message_layout import build_layout, resolve_link
+from mosaico.core.console.terminal import escape_line
+from mosaico.notifications.message_layout import build_layout, one_line, resolve_link
 from mosaico.notifications.registry import CHANNELS, load_channels
 from mosaico.notifications.types import (
     MessageFact,
@@ -48,6 +49,13 @@ LINKS = [
     'https://x/"><script>',
     "data:text/html,x",
 ]
+
+
+def test_one_line__joined_letters_and_emoji_stay_whole() -> None:
+    for name in ("می\u200cخواهم", "\U0001f468\u200d\U0001f469\u200d\U0001f467"):
+        assert one_line(name, 80) == name
+        assert escape_line(name) == name
+    assert one_line("a\u202eb\u200b", 80) == "ab"
 
 
 def notice_of(text: str, link: str | None = "/api/v1/alerts/1", items: int = 1) -> PublishedMessage:

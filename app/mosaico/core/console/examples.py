@@ -21,6 +21,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "agents show": ("mosaico agents show support-bot",),
     "agents create": ("mosaico agents create --id support-bot --name 'Support bot'",),
     "agents update": ("mosaico agents update support-bot --name 'Support bot, Germany'",),
+    "agents check": ("mosaico agents check support-bot",),
     "agents delete": ("mosaico agents delete support-bot --yes",),
     "benchmarks list": ("mosaico benchmarks list",),
     "benchmarks show": ("mosaico benchmarks show nightly",),
@@ -50,6 +51,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "runs cancel": ("mosaico runs cancel RUN",),
     "runs categories": ("mosaico runs categories latest --field topic",),
     "runs accept": ("mosaico runs accept RUN --note 'the new model answers shorter'",),
+    "runs delete": ("mosaico runs delete RUN --dry-run",),
     "runs retry": ("mosaico runs retry RUN",),
     "runs rescore": ("mosaico runs rescore RUN",),
     "runs compare": (

@@ -6,7 +6,8 @@ from typing import Any
 
 import typer
 
-from mosaico.core.console.terminal import CommandGroup, print_status, set_safe_encoding
+from mosaico.core.console.stream_encoding import set_safe_encoding
+from mosaico.core.console.terminal import CommandGroup, print_status
 from mosaico.core.errors import AppError
 
 # 128 + SIGPIPE, as the shell reports it of git and gh. Not 0: a gate whose report was cut off has not passed.

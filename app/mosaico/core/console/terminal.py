@@ -4,23 +4,23 @@ an exit code that states the outcome.
 Every command imports this module at start-up, so it imports nothing but typer and the error types.
 """
 
-import codecs
 import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
-from io import TextIOWrapper
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO, TypeVar
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from mosaico.core.console.help_lines import format_whole_names
 from mosaico.core.console.option_groups import expand_option_groups
+from mosaico.core.console.usage_errors import ReportedUsage
 from mosaico.core.errors import AppError, BadUsage
+from mosaico.core.text import JOINERS
 
 if TYPE_CHECKING:
     from mosaico.core.registry import LoadedPlugin
@@ -38,8 +38,6 @@ _NAMES_ERRORS = re.compile(
 # How the libraries of options begin their messages.
 _VALIDATION_WORDS = re.compile(r"(?:Value error, |Input (?=should))")
 EXIT_INTERRUPTED = 130
-# The signs of our own texts, for terminals without them.
-_ASCII_SIGNS = {"→": "->", "…": "...", "≤": "<=", "≥": ">=", "×": "x", "·": "-", "–": "-", "−": "-"}
 HELP_OPTIONS = ("-h", "--help")
 # A line of help has 80 columns: more choices than these stand in the text, where lines can break.
 _MAX_TYPE_WIDTH = 64
@@ -73,7 +71,14 @@ DryRun = Annotated[
 ]
 
 
-class Command(TyperCommand):
+class _ReportedUsage(ReportedUsage):
+    def report_usage(self, message: str, hint: str, *, wants_json: bool) -> NoReturn:
+        error = WrongUsage(message, hint=hint)
+        report_error(error, OutputFormat.JSON if wants_json else OutputFormat.TABLE)
+        raise typer.Exit(error.exit_code)
+
+
+class Command(_ReportedUsage, TyperCommand):
     """A command that reports an `AppError` on standard error and exits with its exit code.
 
     The error is printed as a problem document if the command prints JSON, that is if its parameter
@@ -148,7 +153,7 @@ class Command(TyperCommand):
                 raise WrongUsage(f"{param.opts[0]} should be a finite number")
 
 
-class Group(TyperGroup):
+class Group(_ReportedUsage, TyperGroup):
     """A group whose help gives the whole first sentence of each command, under headings.
 
     The heading of a command is its `rich_help_panel`.
@@ -355,14 +360,6 @@ def encode_json(document: Any, stream: TextIO) -> str:
     return json.dumps(document, ensure_ascii=not is_utf8, allow_nan=False, default=str)
 
 
-def set_safe_encoding(streams: Iterable[TextIO]) -> None:
-    """Print characters that a stream cannot encode in ASCII, or as escape sequences, instead of failing."""
-    codecs.register_error("mosaico", _encode_in_ascii)
-    for stream in streams:
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="mosaico")
-
-
 def _describe_type(option: TyperOption, label: str) -> None:
     """Name the type of an option in its help; many choices are listed in its text."""
     option.metavar = name_type(label)
@@ -377,19 +374,8 @@ def _omit_type(argument: Any) -> None:
     argument.display_type_rich = lambda **_: ""
 
 
-def _encode_in_ascii(error: UnicodeError) -> tuple[str, int]:
-    """Replaces the signs of our own texts; escapes all other characters."""
-    assert isinstance(error, UnicodeEncodeError)
-    text = error.object[error.start : error.end]
-    return "".join(_ASCII_SIGNS.get(char) or _as_ascii(char) for char in text), error.end
-
-
-def _as_ascii(char: str) -> str:
-    return char.encode("ascii", "backslashreplace").decode("ascii")
-
-
 def _escaped(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")
+    return char if char in JOINERS else char.encode("unicode_escape").decode("ascii")
 
 
 def _placeholder() -> None:

@@ -1,7 +1,7 @@
 """The OpenAPI description, and Swagger UI from local files: the Content-Security-Policy allows no other origin.
 
 FastAPI writes what the types say. The rest repeats over many schemas and operations, so it is written
-once, by name, in two files of the application.
+once, by name, in three files of the application.
 """
 
 import json
@@ -67,6 +67,7 @@ JSON: TypeAlias = dict[str, Any]
 
 _SCHEMA_ENDING = re.compile(r"(View|Body|Create|Created|Patch)$")
 _REF = re.compile(r'"#/components/schemas/([^"]+)"')
+_PAGE = re.compile(r"Page_(\w+)_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,23 +75,26 @@ class DocumentTexts:
     """The texts of the document that types do not hold.
 
     `fields` are descriptions by `Schema.field` or `field`, `parameters` by name,
-    `parameter_examples` are values of path parameters by name, `examples` bodies by operation ID.
+    `parameter_examples` are values of path parameters by name, `examples` bodies by operation ID, and
+    `response_examples` answers by schema, or by operation ID.
     """
 
     fields: Mapping[str, str]
     parameters: Mapping[str, str]
     parameter_examples: Mapping[str, str]
     examples: Mapping[str, Any]
+    response_examples: Mapping[str, Any]
 
 
-def read_texts(descriptions: Path, examples: Path) -> DocumentTexts:
-    """The texts of the two files: descriptions as TOML, examples as JSON."""
+def read_texts(descriptions: Path, examples: Path, response_examples: Path) -> DocumentTexts:
+    """The texts of the three files: descriptions as TOML, examples of requests and responses as JSON."""
     tables = tomllib.loads(descriptions.read_text(encoding="utf-8"))
     return DocumentTexts(
         fields=tables["fields"],
         parameters=tables["parameters"],
         parameter_examples=tables["parameter_examples"],
         examples=json.loads(examples.read_text(encoding="utf-8")),
+        response_examples=json.loads(response_examples.read_text(encoding="utf-8")),
     )
 
 
@@ -106,6 +110,7 @@ def complete_document(document: JSON, texts: DocumentTexts) -> None:
         example = texts.examples.get(operation["operationId"])
         if example is not None:
             _set_example(operation, example)
+        _set_response_example(operation, texts.response_examples)
     _drop_unused_schemas(document)
     document["tags"] = _list_tags(document)
 
@@ -162,6 +167,48 @@ def _drop_validation_error(operation: JSON) -> None:
 
 def _set_example(operation: JSON, example: Any) -> None:
     operation["requestBody"]["content"]["application/json"]["example"] = example
+
+
+def schema_of_response(operation: JSON) -> str | None:
+    """The name of the schema of a successful answer in JSON, or the ID of an operation whose answer has no
+    schema of its own; None when it answers without JSON.
+    """
+    content = _json_of_success(operation)
+    if content is None:
+        return None
+    match = _REF.search(json.dumps(content["schema"]))
+    return match[1] if match and "$ref" in content["schema"] else str(operation["operationId"])
+
+
+def cut_page(name: str, answer: Any) -> tuple[str, Any]:
+    """The schema and the first item of a page, None of an empty page; any other answer as it is."""
+    page = _PAGE.fullmatch(name)
+    if page is None:
+        return name, answer
+    return page[1], next(iter(answer["items"]), None)
+
+
+def _set_response_example(operation: JSON, examples: Mapping[str, Any]) -> None:
+    name = schema_of_response(operation)
+    if name is None:
+        return
+    content = _json_of_success(operation)
+    assert content is not None
+    page = _PAGE.fullmatch(name)
+    if page is not None:
+        items = [examples[page[1]]] if page[1] in examples else []
+        content["example"] = {"items": items, "nextCursor": None}
+    elif name in examples:
+        content["example"] = examples[name]
+
+
+def _json_of_success(operation: JSON) -> JSON | None:
+    """The JSON content of the 2xx answer of an operation."""
+    for status, response in operation["responses"].items():
+        content: JSON | None = response.get("content", {}).get("application/json")
+        if status.startswith("2") and content is not None:
+            return content
+    return None
 
 
 def _drop_unused_schemas(document: JSON) -> None:

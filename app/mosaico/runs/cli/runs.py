@@ -12,7 +12,6 @@ from mosaico.core.console.resource import Resource, id_argument, note_option
 from mosaico.core.console.service import open_api
 from mosaico.core.console.table import (
     JSON,
-    Column,
     field,
     format_cell,
     format_time,
@@ -21,7 +20,6 @@ from mosaico.core.console.table import (
     print_link,
     print_table,
     tabulate,
-    time_field,
 )
 from mosaico.core.console.terminal import (
     CommandGroup,
@@ -32,9 +30,18 @@ from mosaico.core.console.terminal import (
     print_result,
     print_status,
 )
-from mosaico.core.text import format_number
 from mosaico.core.web.page_paths import path_of, run_page_path
 from mosaico.run_store.rules import RunStatus, TriggerType, Validity
+from mosaico.runs.cli.run_tables import (
+    CATEGORY_COLUMNS,
+    COLUMNS,
+    EVALUATION_COLUMNS,
+    KPI_COLUMNS,
+    METRIC_COLUMNS,
+    TRIAL_COLUMNS,
+    trial_rows,
+    verdict_of,
+)
 from mosaico.statistics.verdict_rules import Verdict
 
 if TYPE_CHECKING:
@@ -62,85 +69,6 @@ def _window(since: str | None, until: str | None) -> JSON | None:
     if (since is None) != (until is None):
         raise WrongUsage("--from and --to belong together", hint="give both, or none of them")
     return {"from": since, "to": until} if since else None
-
-
-def _traces(run: JSON) -> str:
-    return f"{run['tracesProcessed']}/{format_cell(run['tracesTotal']) or '?'}"
-
-
-def _interval(measurement: JSON) -> str | None:
-    low, high = measurement["intervalLow"], measurement["intervalHigh"]
-    if low is None or high is None:
-        return None
-    return f"{format_number(low)} to {format_number(high)}"
-
-
-def _verdict(resource: JSON) -> str | None:
-    return (resource["verdict"] or {}).get("verdict")
-
-
-def _trial_rows(metrics: list[JSON]) -> list[JSON]:
-    """A row per metric and k; empty if no item of the run has more than one trial."""
-    return [
-        {"metric": metric["metric"], **statistics}
-        for metric in metrics
-        for statistics in (metric["verdict"] or {}).get("repeats", ())
-    ]
-
-
-CATEGORY_COLUMNS = (
-    field("category"),
-    field("items"),
-    Column("name", lambda row: row.get("name") or row["metric"]),
-    field("value"),
-    Column("95 % CI", _interval),
-)
-COLUMNS = (
-    field("id"),
-    field("status"),
-    Column("verdict", _verdict),
-    field("benchmarkId", "benchmark"),
-    field("agentId", "agent"),
-    time_field("createdAt", "created"),
-    field("validity"),
-    field("runName", "run name"),
-    Column("traces", _traces),
-    time_field("completedAt", "completed"),
-)
-METRIC_COLUMNS = (
-    field("metric"),
-    field("mean"),
-    Column("95 % CI", _interval),
-    Column("verdict", _verdict),
-    *(field(name) for name in ("n", "std", "min", "max", "p50", "p95", "p99", "coverage")),
-)
-TRIAL_COLUMNS = (
-    field("metric"),
-    field("k"),
-    field("passAtK", "pass@k"),
-    field("passHatK", "pass^k"),
-    field("atLeastK", "at least k"),
-    field("items"),
-)
-KPI_COLUMNS = (
-    field("name", "kpi"),
-    field("value"),
-    Column("95 % CI", _interval),
-    Column("verdict", _verdict),
-    field("unit"),
-    Column("within thresholds", lambda kpi: kpi["withinThresholds"]),
-    field("formula"),
-    Column("undefined because", lambda kpi: kpi["undefinedReason"]),
-)
-
-EVALUATION_COLUMNS = (
-    field("name", "alert rule"),
-    field("result"),
-    field("outcome"),
-    field("state"),
-    field("value"),
-    field("explanation"),
-)
 
 
 def describe_cancelled(run: JSON) -> list[str]:
@@ -297,10 +225,10 @@ def show_run(run_id: RunId, output: Format = OutputFormat.TABLE) -> None:
         return
     instants = ("createdAt", "startedAt", "completedAt", "acceptedAt")
     times = {name: format_time(run[name]) for name in instants}
-    print_details(run | times | {"verdict": _verdict(run)})
+    print_details(run | times | {"verdict": verdict_of(run)})
     tables = (
         (_joined_rows(metrics), METRIC_COLUMNS),
-        (_trial_rows(metrics), TRIAL_COLUMNS),
+        (trial_rows(metrics), TRIAL_COLUMNS),
         (kpis, KPI_COLUMNS),
         (evaluations, EVALUATION_COLUMNS),
     )
@@ -391,6 +319,12 @@ runs.add_action(
     parameters={"note": Annotated[str | None, note_option("run")]},
     describe=describe_accepted,
     question="Accept the level of {}? Later runs are compared with it. This cannot be undone.",
+)
+
+
+runs.add_delete(
+    help_text="Delete a run that has ended, with its values and its KPI history. Requires the role admin.",
+    describe=lambda run: f"{run['status']}, benchmark {run['benchmarkId']}, agent {run['agentId']}",
 )
 
 

@@ -70,14 +70,22 @@ def require_credentials(
     Raises: `LangfuseAuthError` for a missing key, `LangfuseUnavailable` for a missing URL.
     """
     if not public_key or secret_key is None:
-        missing = "public" if not public_key else "secret"
-        raise LangfuseAuthError(
-            f"the agent has no {missing} key of Langfuse; set langfusePublicKey and"
-            " langfuseSecretKey of the project that holds its traces"
-        )
+        raise LangfuseAuthError(_describe_missing_keys(public_key, secret_key))
     if not url:
         raise LangfuseUnavailable("the agent has no langfuseUrl; set it to the server's URL")
     return LangfuseCredentials(host=url.rstrip("/"), public_key=public_key, secret_key=secret_key)
+
+
+def _describe_missing_keys(public_key: str | None, secret_key: Secret | None) -> str:
+    if not public_key and secret_key is None:
+        return (
+            "the agent has no keys of Langfuse; set langfusePublicKey and langfuseSecretKey of the"
+            " project that holds its traces"
+        )
+    missing, field = (
+        ("secret", "langfuseSecretKey") if public_key else ("public", "langfusePublicKey")
+    )
+    return f"the agent has no {missing} key of Langfuse; set {field}, or clear the other key to read uploads"
 
 
 class LangfuseClient:
