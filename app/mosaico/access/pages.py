@@ -25,6 +25,7 @@ from mosaico.core.web.page_text import find_zone
 from mosaico.core.web.pages import ZONE_COOKIE, build_url, render_page, see_other
 from mosaico.core.web.request_body import read_content_type
 from mosaico.core.web.request_origin import (
+    CrossSiteRequest,
     needs_secure_cookie,
     require_kept_cookie,
     require_same_origin,
@@ -170,16 +171,21 @@ def _login_page(
 
 
 def _keep_draft(request: Request, body: str) -> str:
-    """The encrypted draft of the key whose session the browser had; empty if it had none."""
+    """The encrypted draft of the key whose session the browser had, or of any key if it has lost its cookie.
+
+    Empty for a form of another site: it was not typed here.
+    """
+    try:
+        require_same_origin(request)
+    except CrossSiteRequest:
+        return ""
     resources: Resources = request.app.state.resources
     token = request.cookies.get(COOKIE)
-    if token is None:
-        return ""
-    with resources.db.read_statement() as session:
-        key_id = sessions.find_session_owner(session, token)
-    if key_id is None:
-        return ""
-    return Draft(request.url.path, body).encrypt(key_id, resources.secrets)
+    key_id = None
+    if token is not None:
+        with resources.db.read_statement() as session:
+            key_id = sessions.find_session_owner(session, token)
+    return Draft(request.url.path, body).encrypt(key_id or sessions.ANY_KEY, resources.secrets)
 
 
 def _logged_in(request: Request, new_session: NewSession, target: str) -> Response:

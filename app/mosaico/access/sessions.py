@@ -1,7 +1,8 @@
 """Browser sessions: a browser that logged in acts as an API key, until the key or the session ends.
 
 A form that it sends afterwards is a draft, which the login page keeps encrypted for the key of the session: nobody
-reads there what somebody else has typed, and whoever logs in with another key does not get it.
+reads there what somebody else has typed, and whoever logs in with another key does not get it. A browser that lost
+its cookie has no key: its draft is only in the page that it gets, for the key that logs in there.
 """
 
 import json
@@ -28,6 +29,8 @@ COOKIE = "mosaico_session"
 TOKEN_BYTES = 32
 SESSION_LIFETIME = timedelta(days=7)
 LINK_LIFETIME = timedelta(minutes=10)
+# The key of a draft whose browser has no session.
+ANY_KEY: Final = ""
 _DRAFT_CELL: Final = {"table": "browser_sessions", "column": "draft"}
 
 
@@ -56,10 +59,12 @@ class Draft(NamedTuple):
     @classmethod
     def decrypt(cls, encrypted: str, key_id: str, box: SecretBox) -> "Draft | None":
         """The draft; None if it is of another key, or was changed."""
-        try:
-            return cls(*json.loads(box.decrypt(encrypted, row=key_id, **_DRAFT_CELL).reveal()))
-        except (CorruptedSecret, UnknownMasterKey):
-            return None
+        for row in (key_id, ANY_KEY):
+            try:
+                return cls(*json.loads(box.decrypt(encrypted, row=row, **_DRAFT_CELL).reveal()))
+            except (CorruptedSecret, UnknownMasterKey):
+                continue
+        return None
 
 
 def create_login_link(session: Session, now: datetime) -> str | None:
