@@ -4,6 +4,7 @@ from mosaico.access import models as access
 from mosaico.agents import models as agents
 from mosaico.alerts import models as alerts
 from mosaico.benchmarks import models as benchmarks
+from mosaico.comparison import models as comparison
 from mosaico.core import batch_delete
 from mosaico.core.db import Base
 from mosaico.jobs import models as jobs
@@ -21,6 +22,7 @@ __all__ = [
     "alerts",
     "batch_delete",
     "benchmarks",
+    "comparison",
     "jobs",
     "kpis",
     "notifications",
