@@ -10,6 +10,7 @@ from mosaico.core.db import Base
 from mosaico.jobs import models as jobs
 from mosaico.kpis import models as kpis
 from mosaico.notifications import models as notifications
+from mosaico.overview import models as overview
 from mosaico.run_store import models as runs
 from mosaico.schedules import models as schedules
 from mosaico.traces import models as traces
@@ -26,6 +27,7 @@ __all__ = [
     "jobs",
     "kpis",
     "notifications",
+    "overview",
     "runs",
     "schedules",
     "traces",

@@ -1,7 +1,8 @@
-"""A number for each agent, which gives it its color, and comparisons that are stored at first sight."""
+"""A number for each agent, which gives it its color; stored comparisons; drafts of a setup; the columns of an upload."""
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import postgresql
 
 revision = "0016"
 down_revision = "0011"
@@ -37,6 +38,18 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("request_digest", name=op.f("pk_stored_comparisons")),
     )
+    op.add_column(
+        "local_datasets",
+        sa.Column("columns", postgresql.JSONB(), server_default="{}", nullable=False),
+    )
+    op.create_table(
+        "setup_drafts",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("fields", postgresql.JSONB(), nullable=False),
+        sa.Column("created_at", sa.TIMESTAMP(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.Column("updated_at", sa.TIMESTAMP(timezone=True), server_default=sa.text("now()"), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_setup_drafts")),
+    )
     for column in ("candidate_seq", "baseline_seq"):
         op.create_index(
             op.f(f"ix_stored_comparisons_{column}"), "stored_comparisons", [column], unique=False
@@ -45,5 +58,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.drop_table("setup_drafts")
+    op.drop_column("local_datasets", "columns")
     op.drop_table("stored_comparisons")
     op.drop_column("agents", "color_number")
