@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import delete, or_
+from sqlalchemy import delete, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -27,8 +27,13 @@ from mosaico.traces.reader_versions import READER_VERSIONS
 
 # Raise it when the same runs are compared in another way, so that stored comparisons are computed again.
 METHOD_VERSION: Final = 1
+# Of a run as baseline, and as candidate: the newest ones are kept.
+MAX_STORED: Final = 100
 # Results that nobody has fetched yet.
 MAX_UNFETCHED: Final = 16
+
+
+_SIDES: Final = (StoredComparison.candidate_seq, StoredComparison.baseline_seq)
 
 
 class ComparisonRequest(NamedTuple):
@@ -92,10 +97,25 @@ def compare_within(
 
 def delete_comparisons_of(session: Session, run_seq: int) -> None:
     """Delete the comparisons of a run, whose values are deleted."""
-    of_run = or_(
-        StoredComparison.candidate_seq == run_seq, StoredComparison.baseline_seq == run_seq
-    )
-    session.execute(delete(StoredComparison).where(of_run))
+    for column in _SIDES:
+        session.execute(delete(StoredComparison).where(column == run_seq))
+
+
+def _evict_old(session: Session, pair: tuple[int, int]) -> None:
+    """Delete the oldest comparisons of two runs that have more than `MAX_STORED`."""
+    for column, run_seq in zip(_SIDES, pair, strict=True):
+        old = (
+            select(StoredComparison.request_digest)
+            .where(column == run_seq)
+            .order_by(StoredComparison.created_at.desc(), StoredComparison.request_digest)
+            .offset(MAX_STORED)
+            .limit(MAX_STORED)
+        )
+        session.execute(
+            delete(StoredComparison)
+            .where(StoredComparison.request_digest.in_(old))
+            .execution_options(synchronize_session=False)
+        )
 
 
 class PendingComparisons:
@@ -206,6 +226,7 @@ def _store(db: Database, keys: _Keys, comparison: Comparison) -> None:
             session.execute(
                 statement.on_conflict_do_update(index_elements=["request_digest"], set_=values)
             )
+            _evict_old(session, keys.pair)
     except IntegrityError:
         # One of the runs was deleted meanwhile.
         return

@@ -166,7 +166,7 @@ class Setup:
 
     @property
     def name(self) -> str:
-        return self["name"] or self["datasetRef"]
+        return str(self["name"] or self["datasetRef"])
 
     @property
     def cron(self) -> str:

@@ -158,7 +158,11 @@ def _begin(request: Request, res: Resources, form: FormData) -> Response:
     }
     if isinstance(file, UploadFile) and file.filename and source == LOCAL:
         checked = check_form(
-            UploadForm, {"name": name or file.filename.rpartition(".")[0] or file.filename}
+            UploadForm,
+            {
+                "replace": "replace" in form,
+                "name": name or file.filename.rpartition(".")[0] or file.filename,
+            },
         )
         if checked.body is None:
             return _render_start(request, res, typed, checked.errors)
@@ -257,7 +261,7 @@ def _render_start(
         agents = list_agent_names(session)
     return render_page(
         request, "setup_start.html", title="Set up a nightly", nav=NAV, steps=STEPS,
-        api="/schedule-configs", status=422 if errors else 200, typed=typed or {"source": LOCAL, "name": ""},
+        status=422 if errors else 200, typed=typed or {"source": LOCAL, "name": ""},
         errors=errors or {}, sources=SOURCES, drafts=drafts, agents=agents.choices(("", "choose later")),
     )  # fmt: skip
 
@@ -282,13 +286,12 @@ def _render(
     typed = {"cronExpression": setup.cron, "timezone": setup["timezone"]}
     return render_page(
         request, "setup.html", title="Set up a nightly", nav=NAV, steps=STEPS, status=status,
-        api=f"/local-datasets{path_of(dataset_id)}/items" if dataset else "/schedule-configs",
         has_secrets=True, draft=draft, setup=setup, dataset=dataset,
         rows=traces[:SHOWN_ROWS], has_scores=any(trace.scores for trace in traces),
         agents=agents.choices(("", "a new one")), agent_names=agents,
         preview=preview_typed(typed, res.clock(), zone, count=SHOWN_ROWS),
         zones=[(name, name) for name in sorted(zone_names())], days=DAYS, directions=DIRECTIONS,
         channels=[(name, name.capitalize()) for name in CHANNELS.names()], addresses=addresses,
-        is_pending=any(a.last is not None and a.last.status == "PENDING" for a in addresses),
+        is_pending=any(address.is_awaited for address in addresses),
         errors=errors or {},
     )  # fmt: skip

@@ -50,6 +50,13 @@ class Address(NamedTuple):
     def works(self) -> bool:
         return self.last is not None and self.last.status == DeliveryStatus.DELIVERED
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the first attempt has no answer yet."""
+        return self.last is None or (
+            self.last.status == DeliveryStatus.PENDING and self.last.detail is None
+        )
+
 
 class CreatedSetup(NamedTuple):
     schedule_id: str

@@ -20,7 +20,7 @@ from mosaico.comparison.change_text import ChangeText, describe_change
 from mosaico.core.keyset import MAX_LIMIT, WholeList
 from mosaico.core.web.deps import Res
 from mosaico.core.web.forms.local_times import period_of_days
-from mosaico.core.web.overlay_chart import MAX_SERIES, NARROW_POINTS
+from mosaico.core.web.overlay_chart import MAX_SERIES
 from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.pages import Crumb, build_url, reader_zone, render_page
 from mosaico.core.web.routes import Router
@@ -122,6 +122,7 @@ def show_trend(
         # The trend is one of agents; without any there are no values.
         api=build_url("/kpi-history/trend" if agent_ids else "/kpi-history", period),
         api_parts={
+            "KPI": path_of("benchmarks", benchmark_id, "kpis", kpi_id),
             "values": build_url("/kpi-history", period, limit=MAX_LIMIT),
             "runs": build_url("/benchmark-runs", {**period, "kpi": None}, limit=MAX_LIMIT),
             "incidents": build_url(
@@ -153,7 +154,7 @@ def show_trend(
         rows=[] if is_together else rows[:NEWEST],
         nights=_nights(rows, zone)[:NEWEST] if is_together else [],
         each=_charts_of_each(trends, zone) if is_together else [],
-        worse=sum(trend.last_verdict is Verdict.REGRESSED for trend in trends),
+        worse=[trend.name for trend in trends if trend.last_verdict is Verdict.REGRESSED],
         latest=rows[0] if rows and len(trends) == 1 else None,
         change=_latest_change(trends) if len(trends) == 1 else None,
         moves=(moves := _list_moves(trends))[:SHOWN_MOVES],
@@ -161,7 +162,6 @@ def show_trend(
         trends=trends,
         runs=sum(trend.runs for trend in trends),
         max_agents=MAX_SERIES,
-        narrow_points=NARROW_POINTS,
         limits=[limit.text for limit in list_limits(kpi, figures)],
     )
 

@@ -56,7 +56,8 @@ def compare(service: Service, ids: list[str], **options: str) -> JSON:
     query = {"baseline": baseline, "candidate": candidate, **options}
     answer = service.client.get("/api/v1/benchmark-runs/compare", params=query)
     assert answer.status_code == 200, answer.text
-    return answer.json()
+    document: JSON = answer.json()
+    return document
 
 
 def count_stored(service: Service) -> int:

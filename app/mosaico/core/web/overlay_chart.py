@@ -43,7 +43,7 @@ LEADER: Final = 30
 DAYS_SHOWN: Final = 5
 WIDE: Final = Plot(1140, 380, left=44, right=880, top=44, bottom=340)
 # On a narrow screen, the texts keep their size and the chart has fewer points.
-NARROW: Final = Plot(340, 300, left=38, right=196, top=16, bottom=262)
+NARROW: Final = Plot(310, 300, left=38, right=170, top=16, bottom=262)
 NARROW_POINTS, NARROW_CHARS = 14, 15
 SMALL: Final = Plot(260, 104, left=4, right=214, top=8, bottom=76)
 

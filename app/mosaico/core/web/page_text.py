@@ -137,7 +137,7 @@ def sentence_element(sentence: str, zone: ZoneInfo, now: datetime) -> Markup:
     """A stored sentence, whose times are in UTC, with its times in the zone of the page; no line breaks before "%"."""
     parts = Markup()
     end = 0
-    text = show_text(sentence).replace(" %", "\N{NO-BREAK SPACE}%")
+    text = str(show_text(sentence)).replace(" %", "\N{NO-BREAK SPACE}%")
     for match in _UTC_TIME.finditer(text):
         try:
             at = datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
