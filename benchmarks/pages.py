@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.result_rows import BenchRow
+from mosaico.agents.queries import AgentLabel
 from mosaico.benchmarks.queries import get_kpi
 from mosaico.reporting.trend import load_trends
 from tests.support.chromium import COMPLETE_PAINT, INSTALL_ADVICE, find_chromium, launch_chromium
@@ -264,7 +265,7 @@ def _trend_row(service: Service) -> BenchRow:
         with service.resources.db.read() as session:
             started = time.perf_counter()
             kpi = get_kpi(session, "support", "support-pass")
-            load_trends(session, kpi, {"billing": "Billing bot"}, since)
+            load_trends(session, kpi, {"billing": AgentLabel("Billing bot")}, since)
             times.append((time.perf_counter() - started) * 1000)
     worst = _percentile(times[1:])
     return BenchRow(

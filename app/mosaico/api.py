@@ -43,6 +43,7 @@ from mosaico.overview.owner_pages import router as owner_pages
 from mosaico.overview.pages import router as morning_page
 from mosaico.overview.router import router as overview
 from mosaico.overview.search_page import router as search_page
+from mosaico.overview.setup_pages import router as setup_pages
 from mosaico.overview.system_pages import router as system_pages
 from mosaico.reporting.pages import router as trend_page
 from mosaico.reporting.router import history_router as kpi_files
@@ -143,6 +144,7 @@ PAGES: tuple[Router, ...] = (
     search_page,
     system_pages,
     dataset_pages,
+    setup_pages,
     trigger_pages,
 )
 

@@ -4,11 +4,13 @@ from mosaico.access import models as access
 from mosaico.agents import models as agents
 from mosaico.alerts import models as alerts
 from mosaico.benchmarks import models as benchmarks
+from mosaico.comparison import models as comparison
 from mosaico.core import batch_delete
 from mosaico.core.db import Base
 from mosaico.jobs import models as jobs
 from mosaico.kpis import models as kpis
 from mosaico.notifications import models as notifications
+from mosaico.overview import models as overview
 from mosaico.run_store import models as runs
 from mosaico.schedules import models as schedules
 from mosaico.traces import models as traces
@@ -21,9 +23,11 @@ __all__ = [
     "alerts",
     "batch_delete",
     "benchmarks",
+    "comparison",
     "jobs",
     "kpis",
     "notifications",
+    "overview",
     "runs",
     "schedules",
     "traces",

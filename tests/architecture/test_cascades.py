@@ -10,6 +10,7 @@ PER_RUN = "a few rows per metric, KPI or model of the run's plan"
 PEOPLE = "people create them one by one"
 SETTINGS = "a row per agent of the benchmark"
 AFTER_ITS_ROWS = "the job that deletes the parent deletes these rows first, in batches"
+COMPARISONS = "the newest 100 of a run are kept"
 WAITING = "a row per run that an event still waits for"
 
 # By table and columns: why few rows refer to one row of the other table.
@@ -44,6 +45,8 @@ BOUNDED = {
     "schedule_fires.run_id": "one fire starts a run",
     "source_subscriptions.agent_id": "a row per benchmark",
     "source_subscriptions.benchmark_id": SETTINGS,
+    "stored_comparisons.baseline_seq": COMPARISONS,
+    "stored_comparisons.candidate_seq": COMPARISONS,
     "webhook_secrets.benchmark_id": PEOPLE,
 }
 

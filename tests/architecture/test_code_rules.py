@@ -27,6 +27,7 @@ MAY_BE_ASYNC = {
     "app/mosaico/access/authentication.py",
     "app/mosaico/access/pages.py",
     "app/mosaico/overview/dataset_pages.py",
+    "app/mosaico/overview/setup_pages.py",
     "app/mosaico/core/http/async_client.py",
     "app/mosaico/core/http/throttle.py",
     "app/mosaico/core/web/deps.py",
@@ -69,6 +70,7 @@ MAY_CATCH_EVERYTHING = {
     "app/mosaico/comparison/value_failures.py",
     "app/mosaico/core/network_policy.py",
     # They raise in one thread what another raised.
+    "app/mosaico/comparison/comparison_store.py",
     "app/mosaico/core/http/threads.py",
     "app/mosaico/core/interruption.py",
     "app/mosaico/core/periodic_functions.py",

@@ -191,6 +191,13 @@ def test_inbox__keyboard_acknowledges_and_the_badge_falls(month: Site, site: Sit
     expect(page).to_have_title(re.compile(r"^\(1\)"))
     expect(badge).to_contain_text("1")
     assert site.service.get("/alerts/alert-0")["verdict"] == "true"
+    # The page says what the key did, and takes it back.
+    notice = page.locator(".notice[role=status]")
+    expect(notice).to_contain_text("acknowledged as real")
+    notice.get_by_role("button", name="Undo").click()
+    expect(notice).to_have_count(0)
+    expect(page).to_have_title(re.compile(r"^\(2\)"))
+    assert site.service.get("/alerts/alert-0")["verdict"] is None
 
 
 def test_formulas__mistake_is_underlined_and_a_missing_metric_is_named(

@@ -21,6 +21,7 @@ from mosaico.alerts.silence_matchers import SilenceMatchers
 from mosaico.api import PAGES
 from mosaico.core.web import pages, query_parameters
 from mosaico.core.web.routes import DeclaredRoute
+from mosaico.overview.models import SetupDraft
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.traces.models import LocalDataset
 from mosaico.traces.registry import TracePage
@@ -44,7 +45,8 @@ EXAMPLES: Final[Mapping[str, str]] = MappingProxyType(
         "agentId": "billing", "alertId": "alert-0", "benchmarkId": "support", "datasetId": "upload-1",
         "endpointId": "endpoint-1", "eventId": "trigger-1",
         "incidentId": "alert-0", "keyId": "key-1", "kpi": "support-pass", "kpiId": "support-pass",
-        "alertConfigId": "rule-1", "deliveryId": "delivery-1", "notificationId": "note-0", "personId": "person-1",
+        "alertConfigId": "rule-1", "deliveryId": "delivery-1", "draftId": "draft-1", "notificationId": "note-0",
+        "personId": "person-1",
         "ruleId": "rule-1", "runId": RUN, "scheduleId": "nightly",
         "secretId": "secret-1", "silenceId": "silence-1", "traceId": f"{RUN}/t-0",
     }
@@ -122,6 +124,12 @@ def _write_every_page(session: Session, now: datetime) -> None:
             email="ana@example.org", role="run", created_at=now, last_login_at=now,
         )
     )  # fmt: skip
+    session.add(
+        SetupDraft(
+            id="draft-1",
+            fields={"datasetId": "upload-1", "datasetRef": "support", "endpoints": ["endpoint-1"]},
+        )
+    )
     session.add(ApiKey(id="key-1", name="nightly CI", role="run", digest=b"key-1", created_at=now))
     uploaded = create_collection(session, "local", {})
     traces = tuple(
@@ -203,6 +211,6 @@ def shorten_lists(patch: pytest.MonkeyPatch, rows: int) -> None:
 def is_form(path: str) -> bool:
     """Whether a page is a form or a text: it has no data of its own, and so no twin in the API."""
     return (
-        path.startswith(("/new/", "/login", "/time-zone", "/help"))
+        path.startswith(("/new/", "/setup", "/login", "/time-zone", "/help"))
         or re.search("/(edit|estimate|new-[a-z]+)$", path) is not None
     )

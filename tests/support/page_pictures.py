@@ -120,6 +120,12 @@ def opened_page(browser: Browser, service: Service) -> Iterator[Page]:
     context.close()
 
 
+def open_path(page: Page, path: str) -> None:
+    """Open a page, and wait for what it computes."""
+    page.goto(path)
+    page.locator("[data-poll=page]").wait_for(state="detached")
+
+
 def take_picture(
     page: Page,
     file: Path,
@@ -162,7 +168,7 @@ def main() -> None:
         with opened_page(browser, service) as page:
             if options.docs:
                 for name, path, width, theme in DOCS:
-                    page.goto(path)
+                    open_path(page, path)
                     take_picture(
                         page, DOCS_FOLDER / f"{name}.webp", width=width, theme=theme,
                         max_height=DOCS_HEIGHT, quality=DOCS_QUALITY,
@@ -170,7 +176,7 @@ def main() -> None:
                 return
             options.folder.mkdir(parents=True, exist_ok=True)
             for path in options.paths or page_paths():
-                page.goto(path)
+                open_path(page, path)
                 for width in WIDTHS:
                     for theme in THEMES:
                         name = path.strip("/").translate(str.maketrans("/?&=", "____")) or "morning"

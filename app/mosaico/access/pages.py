@@ -27,6 +27,7 @@ from mosaico.core.web.page_text import find_zone
 from mosaico.core.web.pages import ZONE_COOKIE, build_url, render_page, see_other
 from mosaico.core.web.request_body import read_content_type
 from mosaico.core.web.request_origin import (
+    CrossSiteRequest,
     require_kept_cookie,
     require_same_origin,
 )
@@ -175,16 +176,21 @@ async def render_error(request: Request, error: AppError) -> Response:
 
 
 def _keep_draft(request: Request, body: str) -> str:
-    """The encrypted draft of the key or person whose session the browser had; empty if it had none."""
+    """The encrypted draft of the key or person whose session the browser had, or of anybody if it has lost its cookie.
+
+    Empty for a form of another site: it was not typed here.
+    """
+    try:
+        require_same_origin(request)
+    except CrossSiteRequest:
+        return ""
     resources: Resources = request.app.state.resources
     token = request.cookies.get(COOKIE)
-    if token is None:
-        return ""
-    with resources.db.read_statement() as session:
-        owner = sessions.find_ended_owner(session, token)
-    if owner is None:
-        return ""
-    return Draft(request.url.path, body).encrypt(owner, resources.secrets)
+    owner = None
+    if token is not None:
+        with resources.db.read_statement() as session:
+            owner = sessions.find_ended_owner(session, token)
+    return Draft(request.url.path, body).encrypt(owner or sessions.ANYBODY, resources.secrets)
 
 
 def _record_login(session: Session, new_session: NewSession, action: str) -> None:

@@ -1,7 +1,8 @@
 """Browser sessions: a browser that logged in acts as an API key or a person, until that or the session ends.
 
-A form that it sends afterwards is a draft, which the login page keeps encrypted for the key or person of the session: nobody
-reads there what somebody else has typed, and whoever else logs in does not get it.
+A form that it sends afterwards is a draft, which the login page keeps encrypted for the key or person of the session:
+nobody reads there what somebody else has typed, and whoever else logs in does not get it. A browser that lost its
+cookie has no owner: its draft is only in the page that it gets, for whoever logs in there.
 """
 
 import json
@@ -39,6 +40,8 @@ KEY_SESSION = timedelta(days=7)
 # The provider decides about people: what changes there takes effect within a working day.
 PERSON_SESSION = timedelta(hours=12)
 LINK_LIFETIME = timedelta(minutes=10)
+# The owner of a draft whose browser has no session.
+ANYBODY: Final = ""
 _DRAFT_CELL: Final = {"table": "browser_sessions", "column": "draft"}
 
 
@@ -68,10 +71,12 @@ class Draft(NamedTuple):
     @classmethod
     def decrypt(cls, encrypted: str, owner: str, box: SecretBox) -> "Draft | None":
         """The draft; None if it is of somebody else, or was changed."""
-        try:
-            return cls(*json.loads(box.decrypt(encrypted, row=owner, **_DRAFT_CELL).reveal()))
-        except (CorruptedSecret, UnknownMasterKey):
-            return None
+        for row in (owner, ANYBODY):
+            try:
+                return cls(*json.loads(box.decrypt(encrypted, row=row, **_DRAFT_CELL).reveal()))
+            except (CorruptedSecret, UnknownMasterKey):
+                continue
+        return None
 
 
 def create_login_link(session: Session, now: datetime) -> str | None:

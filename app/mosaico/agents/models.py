@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import Index, func, text
+from sqlalchemy import Identity, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from mosaico.core.db import Base
@@ -35,6 +35,8 @@ class Agent(Base):
     langfuse_public_key: Mapped[str | None]
     langfuse_secret_key: Mapped[str | None] = mapped_column(info=ENCRYPTED)
     otel_service_name: Mapped[str | None]
+    # In the order of creation: it gives an agent its color on every page.
+    color_number: Mapped[int] = mapped_column(Identity(always=True), unique=True)
     run_url: Mapped[str | None]
     run_address: Mapped[str | None] = mapped_column(info=ENCRYPTED)
     credentials_refused_at: Mapped[datetime | None]

@@ -1,6 +1,7 @@
 """Reads of agents."""
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -9,6 +10,20 @@ from mosaico.agents.models import Agent
 from mosaico.core.errors import NotFound
 from mosaico.core.keyset import PageQuery, PageRows, select_page
 from mosaico.core.names import Names, list_newest_names
+
+# The style sheets and the charts have so many colors of agents.
+AGENT_COLOR_COUNT: Final = 6
+
+
+class AgentLabel(NamedTuple):
+    """The name of an agent, and its color on every page: 0 to 5, in the order of creation."""
+
+    name: str
+    color: int = 0
+
+    @classmethod
+    def of(cls, name: str, number: int) -> "AgentLabel":
+        return cls(name, (number - 1) % AGENT_COLOR_COUNT)
 
 
 class AgentNotFound(NotFound):

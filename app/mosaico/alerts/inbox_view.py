@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, TextClause, exists, literal, select, text,
 from sqlalchemy.orm import Session
 
 from mosaico.alerts import silence_queries
+from mosaico.alerts.incidents import NOISE, withdraw_acknowledgement
 from mosaico.alerts.models import AlertEvent, AlertSilence
 from mosaico.alerts.rules import AlertEventState
 from mosaico.alerts.schemas import AlertConfigView
@@ -128,6 +129,42 @@ def acknowledge_message(
         if event.state == AlertEventState.FIRING and event.verdict is None:
             acknowledge(session, event.id, verdict, by, now, note)
     set_read_at(session, notification_id, now)
+
+
+class DoneEntry(NamedTuple):
+    """What a reader has done to a message: read it, or judged its alerts; `can_undo` is false for a false alarm,
+    which has closed its incidents.
+    """
+
+    id: str
+    title: str
+    verdicts: Sequence[str]
+
+    @property
+    def can_undo(self) -> bool:
+        return NOISE not in self.verdicts
+
+
+def find_entry(session: Session, notification_id: str) -> DoneEntry | None:
+    """A message that was read or acknowledged; None if it was not, or does not exist."""
+    notification = session.get(Notification, notification_id)
+    if notification is None or notification.read_at is None:
+        return None
+    events = chain.from_iterable(iter_events(session, notification_id))
+    verdicts = sorted({event.verdict for event in events if event.verdict})
+    return DoneEntry(notification.id, notification.title, verdicts)
+
+
+def reopen_message(session: Session, notification_id: str) -> None:
+    """Undo the acknowledgement of a message as true, and mark it as unread. What was noise stays so.
+
+    Locks: as `acknowledge_message`.
+    """
+    get_notification(session, notification_id, for_update=True)
+    for event in chain.from_iterable(iter_events(session, notification_id)):
+        if event.state == AlertEventState.FIRING and event.verdict == "true":
+            withdraw_acknowledgement(session, event.id)
+    set_read_at(session, notification_id, None)
 
 
 def silence_message(session: Session, notification_id: str, hours: int, now: datetime) -> None:

@@ -169,6 +169,22 @@ def acknowledge(
     return incident
 
 
+def withdraw_acknowledgement(session: Session, incident_id: str) -> None:
+    """Forget that an incident was acknowledged as true: nothing else followed from it. Noise stays.
+
+    Raises: `IncidentNotFound`.
+    """
+    _lock_message(session, incident_id)
+    incident, _, _ = _lock(session, incident_id)
+    if incident.verdict == NOISE:
+        return
+    event = event_queries.get_event(session, incident_id, for_update=True)
+    event.note = None
+    for row in (incident, event):
+        row.verdict = row.acknowledged_at = row.acknowledged_by = None
+    session.flush()
+
+
 def _lock_message(session: Session, incident_id: str) -> Notification | None:
     """The message of the alert that opened an incident, locked until the transaction ends.
 

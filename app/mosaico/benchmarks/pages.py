@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from fastapi import Path, Request, Response
+from fastapi import Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from mosaico.access.deps import ADMIN
@@ -132,9 +132,11 @@ KpiId = Annotated[str, Path(alias="kpiId")]
 
 
 @router.get("/new/benchmark", dependencies=ADMIN)
-def show_new_benchmark(request: Request, res: Res) -> Response:
-    """The form of a new benchmark."""
-    return show_form(request, _new_page(res))
+def show_new_benchmark(
+    request: Request, res: Res, dataset: Annotated[str, Query(max_length=200)] = ""
+) -> Response:
+    """The form of a new benchmark, for an uploaded dataset if one is named."""
+    return show_form(request, _new_page(res, dataset))
 
 
 @router.post("/benchmarks", dependencies=ADMIN)
@@ -250,12 +252,13 @@ def delete_kpi(
     return delete_with_dependents(request, form, delete, back=address)
 
 
-def _new_page(res: Resources) -> FormPage:
+def _new_page(res: Resources, dataset: str = "") -> FormPage:
     with res.db.read() as session:
         choices = _choices(session)
     return FormPage(
         form=FORM, title="New benchmark", nav=NAV, steps=STEPS, action=NAV, back=NAV,
         submit="Create", choices=choices,
+        values={"name": dataset, "datasetRef": dataset, "source": "local"} if dataset else {},
     )  # fmt: skip
 
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import Final, NamedTuple, TypeVar
 
-from sqlalchemy import Text, column, func, select
+from sqlalchemy import Text, column
 from sqlalchemy.orm import Session
 
-from mosaico.comparison.baselines import BaselineRun, list_baseline_runs
+from mosaico.comparison.baselines import BaselineRun
 from mosaico.comparison.child_process import query_in_child
 from mosaico.comparison.comparison_rules import RunComparison
 from mosaico.comparison.measured_runs import read_measured_runs
@@ -20,19 +19,18 @@ from mosaico.comparison.pair_comparison import (
     flips_of,
     select_flip_metric,
 )
+from mosaico.comparison.peers import list_peers, load_peer_means, view_peers
 from mosaico.comparison.schemas import (
     CategoryMetric,
     CategoryPage,
     ComparedRun,
     Comparison,
-    PeerRun,
     TraceLink,
 )
 from mosaico.core.db import Database
 from mosaico.core.errors import AppError, Conflict, Invalid
 from mosaico.core.keyset import PageQuery, encode_cursor, read_cursor
 from mosaico.formula import compile_formula
-from mosaico.items.flipped import PeerMeans, item_means
 from mosaico.items.label_counts import with_label_counts
 from mosaico.items.queries import (
     has_tag_field,
@@ -54,10 +52,6 @@ from mosaico.statistics.sequential import RunLevel
 from mosaico.statistics.verdict_rules import About
 
 R = TypeVar("R")
-
-MAX_PEERS = 8
-# Runs of other agents within half a day saw the same environment as the candidate.
-PEER_WINDOW = timedelta(hours=12)
 
 MAX_CATEGORY_CHARS: Final = 4096
 MAX_BASELINE_RUNS: Final = 30
@@ -88,7 +82,7 @@ def compare_in_child(
     """
     with db.read() as session:
         # Invalid requests are refused before a process is started.
-        _get_runs(session, baseline_ids, candidate_id)
+        get_requested_runs(session, baseline_ids, candidate_id)
     return query_in_child(
         db, compare_runs, list(baseline_ids), candidate_id, metric=metric, judged=list(judged),
         categories_after=categories_after, about=about, run_sd=run_sd,
@@ -150,7 +144,7 @@ def compare_runs(
     Raises: `RunNotComparable`, `MetricNotCompared`, `Invalid` for runs of two benchmarks.
     """
     with db.read() as session:
-        runs = _get_runs(session, baseline_ids, candidate_id)
+        runs = get_requested_runs(session, baseline_ids, candidate_id)
         baseline = _load_side(session, runs.baseline)
         candidate = _load_side(session, [runs.candidate])
         kpis = _kpi_values(session, runs.candidate, candidate.plan)
@@ -174,10 +168,13 @@ def compare_runs(
         return compare(pair)
     flips = flips_of(pair, flip_metric)[:MAX_FLIPS]
     with db.read() as session:
-        peers = _load_peers(session, runs.candidate, flip_metric)
+        peers = list_peers(session, runs.candidate)
+        means = load_peer_means(session, peers, flip_metric)
         links = _trace_links(session, runs, [flip.item_id for flip in flips])
     return compare(
-        replace(pair, metric=flip_metric, peer_runs=peers.runs, peer_means=peers.means, links=links)
+        replace(
+            pair, metric=flip_metric, peer_runs=view_peers(peers), peer_means=means, links=links
+        )
     )
 
 
@@ -230,14 +227,16 @@ def read_categories(
     )
 
 
-class _RequestedRuns(NamedTuple):
+class RequestedRuns(NamedTuple):
     """The runs of a comparison, with at least one baseline run."""
 
     baseline: list[BenchmarkRun]
     candidate: BenchmarkRun
 
 
-def _get_runs(session: Session, baseline_ids: Sequence[str], candidate_id: str) -> _RequestedRuns:
+def get_requested_runs(
+    session: Session, baseline_ids: Sequence[str], candidate_id: str
+) -> RequestedRuns:
     baseline = [get_comparable_run(session, run_id) for run_id in dict.fromkeys(baseline_ids)]
     candidate = get_comparable_run(session, candidate_id)
     for run in baseline:
@@ -246,14 +245,14 @@ def _get_runs(session: Session, baseline_ids: Sequence[str], candidate_id: str) 
                 f"{run.id} is a run of {run.benchmark_id!r} and {candidate_id} of"
                 f" {candidate.benchmark_id!r}; name runs of one benchmark"
             )
-    return _RequestedRuns(baseline, candidate)
+    return RequestedRuns(baseline, candidate)
 
 
 def get_comparable_pair(
     session: Session, baseline_id: str, candidate_id: str
 ) -> tuple[BenchmarkRun, BenchmarkRun]:
     """Two completed runs of one benchmark. Raises: `Invalid`, and the errors of `get_comparable_run`."""
-    runs = _get_runs(session, [baseline_id], candidate_id)
+    runs = get_requested_runs(session, [baseline_id], candidate_id)
     return runs.baseline[0], runs.candidate
 
 
@@ -320,6 +319,16 @@ def _without_lost_metrics(plan: RunPlan) -> RunPlan:
     return plan.model_copy(update={"metrics": metrics, "kpis": kpis})
 
 
+def lost_columns(runs: RequestedRuns) -> list[str]:
+    """The metrics of some runs that are no longer installed."""
+    metrics = {
+        metric.column: metric
+        for run in (runs.candidate, *runs.baseline)
+        for metric in run.begun_plan.metrics
+    }
+    return sorted(column for column, metric in metrics.items() if not _is_installed(metric))
+
+
 def _is_installed(metric: PlannedMetric) -> bool:
     try:
         provider_for(metric.ref)
@@ -364,54 +373,8 @@ def _find_gaps(session: Session, run: BenchmarkRun, side: ComparisonSide) -> dic
     return find_gaps(side.plan.refs, aggregates, side.plan.min_coverage, has_trials=has_trials)
 
 
-class _Peers(NamedTuple):
-    """Runs of other agents with their item means."""
-
-    runs: list[PeerRun]
-    means: list[PeerMeans]
-
-
-def _load_peers(session: Session, run: BenchmarkRun, column: str) -> _Peers:
-    """The last valid run of each other agent at about the time of a run, with the run before it."""
-    newest = (
-        select(func.max(BenchmarkRun.seq))
-        .where(
-            BenchmarkRun.benchmark_id == run.benchmark_id,
-            BenchmarkRun.agent_id != run.agent_id,
-            BenchmarkRun.status == RunStatus.COMPLETED,
-            BenchmarkRun.validity == Validity.VALID,
-            BenchmarkRun.purged_at.is_(None),
-            BenchmarkRun.rescore_of.is_(None),
-            BenchmarkRun.created_at.between(
-                run.created_at - PEER_WINDOW, run.created_at + PEER_WINDOW
-            ),
-        )
-        .group_by(BenchmarkRun.agent_id)
-    )
-    statement = select(BenchmarkRun).where(BenchmarkRun.seq.in_(newest))
-    statement = statement.order_by(BenchmarkRun.agent_id).limit(MAX_PEERS)
-    peers = _Peers([], [])
-    for peer in session.scalars(statement).all():
-        earlier = list_baseline_runs(session, peer, 1)
-        # Without a run before it, nothing can be said about a change.
-        if not earlier:
-            continue
-        baseline = earlier[0]
-        pair = (baseline, _baseline_run(peer))
-        means = [_item_means(session, peer_run, column) for peer_run in pair]
-        peers.runs.append(
-            PeerRun(agent_id=peer.agent_id, run_id=peer.id, baseline_run_id=baseline.id)
-        )
-        peers.means.append(PeerMeans(peer.agent_id, *means))
-    return peers
-
-
-def _item_means(session: Session, run: BaselineRun, column: str) -> dict[str, float]:
-    return item_means(read_items(session, {run.seq: run.plan.columns}, [column]), column)
-
-
 def _trace_links(
-    session: Session, runs: _RequestedRuns, items: Sequence[str]
+    session: Session, runs: RequestedRuns, items: Sequence[str]
 ) -> dict[str, list[TraceLink]]:
     """The trace links of the items: of the candidate, then of the newest baseline run."""
     links: dict[str, list[TraceLink]] = {}

@@ -17,9 +17,20 @@ _SMALLEST_SHARE = 0.0005
 
 
 def format_value(value: float, unit: str | None = None, *, is_share: bool = False) -> str:
-    """A value with its unit; a share always has three decimals."""
-    number = format_decimal(value, f".{_SHARE_DIGITS}f") if is_share else format_number(value)
-    return with_unit(number, unit)
+    """A value with its unit; a share always has three decimals, and so has what looks like one: a value has the same
+    digits on all pages and in messages, whether a comparison says what it is or not.
+    """
+    return with_unit(_format_figure(value, unit, is_share=is_share), unit)
+
+
+def _format_figure(value: float, unit: str | None, *, is_share: bool) -> str:
+    if is_share or (_has_no_dimension(unit) and _SMALLEST_SHARE <= abs(value) < 1):
+        return format_decimal(value, f".{_SHARE_DIGITS}f")
+    return format_number(value)
+
+
+def _has_no_dimension(unit: str | None) -> bool:
+    return unit is None or unit in DIMENSIONLESS_UNITS
 
 
 def short_value(value: float, unit: str | None = None, *, is_share: bool = False) -> str:
@@ -30,7 +41,7 @@ def short_value(value: float, unit: str | None = None, *, is_share: bool = False
 
 def with_unit(number: str, unit: str | None) -> str:
     """A number with its unit; names of scales are left out."""
-    return number if unit is None or unit in DIMENSIONLESS_UNITS else f"{number} {unit}"
+    return number if _has_no_dimension(unit) else f"{number} {unit}"
 
 
 class FigureFormat(NamedTuple):
@@ -53,7 +64,7 @@ class FigureFormat(NamedTuple):
         """
         if scale is not None:
             return cls(unit, scale is Scale.RATE)
-        if unit is not None and unit not in DIMENSIONLESS_UNITS:
+        if not _has_no_dimension(unit):
             return cls(unit, is_share=False)
         # Of smaller values three decimals would show nothing.
         stored = [value for value in values if value]
@@ -82,14 +93,9 @@ def format_compared(
     """Values of one quantity, each with its unit and with as many decimals as the others: 0.040 beside
     0.039. Zeros are added up to four significant digits.
     """
-    texts = [format_value(value, is_share=is_share) for value in values]
+    texts = [_format_figure(value, unit, is_share=is_share) for value in values]
     decimals = max(len(text.partition(".")[2]) for text in texts)
-    padded = [_pad_decimals(text, decimals) for text in texts]
-    return (
-        padded
-        if unit is None or unit in DIMENSIONLESS_UNITS
-        else [f"{text} {unit}" for text in padded]
-    )
+    return [with_unit(_pad_decimals(text, decimals), unit) for text in texts]
 
 
 def _pad_decimals(text: str, decimals: int) -> str:
@@ -106,9 +112,8 @@ def format_values(
     values: Sequence[float], unit: str | None, *, is_share: bool = False
 ) -> list[str]:
     """Values that are read side by side: only the last one has the unit."""
-    *first, last = values
-    texts = [format_value(value, is_share=is_share) for value in first]
-    return [*texts, format_value(last, unit, is_share=is_share)]
+    *first, last = (_format_figure(value, unit, is_share=is_share) for value in values)
+    return [*first, with_unit(last, unit)]
 
 
 def format_amount(

@@ -146,7 +146,7 @@ def _upload(request: Request, res: Resources, form: FormData) -> Response:
     try:
         with messages_for(UserInterface.UPLOAD_FORM):
             options = _read_options(typed, read_limits(res.options))
-            dataset_id = _store(
+            dataset_id = store_file(
                 request, res, checked.body, file.filename, file.file, file.size or 0, options
             )
     except (*OPTION_ERRORS,) as error:
@@ -175,7 +175,7 @@ def _read_options(typed: Mapping[str, str], limits: ReadLimits) -> ReadOptions:
     )
 
 
-def _store(
+def store_file(
     request: Request,
     res: Resources,
     body: UploadForm,

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from itertools import groupby
 from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 from fastapi import Path, Query, Request, Response
 from markupsafe import Markup
@@ -11,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.access.deps import READ
 from mosaico.agents.models import Agent
+from mosaico.agents.queries import AgentLabel
 from mosaico.alerts.incident_queries import count_incidents_of_kpi, list_incidents_of_kpi
 from mosaico.benchmarks.queries import get_benchmark, get_kpi
 from mosaico.comparison.change_text import ChangeText, describe_change
@@ -26,6 +29,7 @@ from mosaico.kpis.number_text import FigureFormat
 from mosaico.reporting.trend import (
     NEWEST,
     AgentTrend,
+    draw_each,
     draw_trends,
     incident_spans,
     list_limits,
@@ -74,8 +78,10 @@ def show_trend(
         kpi = get_kpi(session, benchmark_id, kpi_id)
         agents = _list_agents(session, benchmark_id, kpi_id)
         agent_ids = list(dict.fromkeys(filter(None, agent or ()))) or list(agents)[:1]
-        agent_names = {id_: agents.get(id_, id_) for id_ in agent_ids} or {"": ""}
-        trends = load_trends(session, kpi, agent_names, since, until)
+        chosen = {id_: agents.get(id_, AgentLabel(id_)) for id_ in agent_ids} or {
+            "": AgentLabel("")
+        }
+        trends = load_trends(session, kpi, chosen, since, until)
         incidents = (
             list_incidents_of_kpi(
                 session, benchmark_id, agent_ids[0], kpi_id, (since, until), MAX_INCIDENTS + 1
@@ -100,6 +106,7 @@ def show_trend(
         key=lambda row: row["at"],
         reverse=True,
     )
+    is_together = len(trends) > 1
     period = {
         "benchmarkId": benchmark_id,
         "agentId": agent_ids,
@@ -115,6 +122,7 @@ def show_trend(
         # The trend is one of agents; without any there are no values.
         api=build_url("/kpi-history/trend" if agent_ids else "/kpi-history", period),
         api_parts={
+            "KPI": path_of("benchmarks", benchmark_id, "kpis", kpi_id),
             "values": build_url("/kpi-history", period, limit=MAX_LIMIT),
             "runs": build_url("/benchmark-runs", {**period, "kpi": None}, limit=MAX_LIMIT),
             "incidents": build_url(
@@ -132,9 +140,9 @@ def show_trend(
         ],
         kpi=kpi,
         path=path_of("benchmarks", benchmark_id, "kpis", kpi_id),
-        agents=agents,
+        agents={id_: label.name for id_, label in agents.items()},
         max_listed=MAX_AGENTS,
-        tabs=_tabs(agents, agent_names),
+        tabs=_tabs(agents, chosen),
         agent_ids=agent_ids,
         days=None if is_chosen else days,
         first_day=first_day,
@@ -143,7 +151,10 @@ def show_trend(
         all_incidents=all_incidents,
         periods=DAYS,
         chart=Markup(chart) if rows else None,  # noqa: S704 - our own SVG, which escapes its texts
-        rows=rows[:NEWEST],
+        rows=[] if is_together else rows[:NEWEST],
+        nights=_nights(rows, zone)[:NEWEST] if is_together else [],
+        each=_charts_of_each(trends, zone) if is_together else [],
+        worse=[trend.name for trend in trends if trend.last_verdict is Verdict.REGRESSED],
         latest=rows[0] if rows and len(trends) == 1 else None,
         change=_latest_change(trends) if len(trends) == 1 else None,
         moves=(moves := _list_moves(trends))[:SHOWN_MOVES],
@@ -151,27 +162,50 @@ def show_trend(
         trends=trends,
         runs=sum(trend.runs for trend in trends),
         max_agents=MAX_SERIES,
-        limits=[limit.text for limit in list_limits(kpi)],
+        limits=[limit.text for limit in list_limits(kpi, figures)],
     )
 
 
-def _list_agents(session: Session, benchmark_id: str, kpi_id: str) -> Mapping[str, str]:
-    """The names of the agents with values of the KPI, by ID; the newest value first, at most `MAX_AGENTS`."""
+def _list_agents(session: Session, benchmark_id: str, kpi_id: str) -> Mapping[str, AgentLabel]:
+    """The names and colors of the agents with values of the KPI, by ID; the newest value first, at most `MAX_AGENTS`."""
     rows = session.execute(
-        select(Agent.id, Agent.name)
+        select(Agent.id, Agent.name, Agent.color_number)
         .join(KpiHistory, KpiHistory.agent_id == Agent.id)
         .where(KpiHistory.benchmark_id == benchmark_id, KpiHistory.kpi_id == kpi_id)
-        .group_by(Agent.id, Agent.name)
+        .group_by(Agent.id)
         .order_by(func.max(KpiHistory.id).desc())
         .limit(MAX_AGENTS)
     )
-    return {row.id: row.name for row in rows}
+    return {row.id: AgentLabel.of(row.name, row.color_number) for row in rows}
 
 
-def _tabs(agents: Mapping[str, str], selected_agents: Mapping[str, str]) -> list[tuple[str, str]]:
+def _tabs(
+    agents: Mapping[str, AgentLabel], selected_agents: Mapping[str, AgentLabel]
+) -> list[tuple[str, AgentLabel]]:
     """The agents of the tabs: the selected ones, and those with the newest values."""
     first = dict(list(agents.items())[:MAX_TABS])
-    return [(id_, name) for id_, name in {**first, **selected_agents}.items() if id_]
+    return [(id_, label) for id_, label in {**first, **selected_agents}.items() if id_]
+
+
+def _charts_of_each(
+    trends: Sequence[AgentTrend], zone: ZoneInfo
+) -> list[tuple[AgentTrend, Markup]]:
+    return [(trend, Markup(svg)) for trend, svg in draw_each(trends, zone)]  # noqa: S704 - our own SVG
+
+
+def _nights(rows: Sequence[Mapping[str, Any]], zone: ZoneInfo) -> list[dict[str, Any]]:
+    """The rows of each day of the reader's zone, newest first: of an agent the newest run, and how many it had."""
+    nights: list[dict[str, Any]] = []
+    for day, on_day in groupby(rows, key=lambda row: row["at"].astimezone(zone).date()):
+        newest: dict[str, dict[str, Any]] = {}
+        for row in on_day:
+            cell = newest.setdefault(row["agent_id"], {**row, "runs": 0})
+            cell["runs"] += 1
+        differences = [
+            (cell["agent"], cell["differences"]) for cell in newest.values() if cell["differences"]
+        ]
+        nights.append({"day": day, "cells": newest, "differences": differences})
+    return nights
 
 
 def _list_moves(trends: Sequence[AgentTrend]) -> list[dict[str, Any]]:
@@ -200,6 +234,7 @@ def _row(trend: AgentTrend, point: KpiPoint, figures: FigureFormat) -> dict[str,
     value = describe_value(point, figures)
     return {
         "agent": trend.name,
+        "agent_id": trend.agent_id,
         "run_id": point.kpi.run_id,
         "at": point.kpi.recorded_at,
         "value": value.text,

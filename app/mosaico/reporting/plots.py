@@ -5,8 +5,8 @@ import math
 from sqlalchemy.orm import Session
 
 from mosaico.benchmarks.owner_names import read_names
-from mosaico.comparison import stored_run_comparison
 from mosaico.comparison.change_text import change_bar
+from mosaico.comparison.comparison_store import ComparisonRequest, compare_stored
 from mosaico.comparison.stored_run_comparison import get_comparable_run
 from mosaico.core.errors import Invalid, NotFound
 from mosaico.core.resources import Resources
@@ -55,7 +55,7 @@ def draw_trend(res: Resources, run_id: str, kpi: str | None) -> str:
 
 def draw_changes(res: Resources, run_id: str, baseline_id: str) -> str:
     """The chart of the changes of KPIs, or of metrics when the run has no KPI."""
-    comparison = stored_run_comparison.compare_in_child(res.db, [baseline_id], run_id)
+    comparison = compare_stored(res.db, ComparisonRequest((baseline_id,), run_id))
     verdicts = [(kpi.name, kpi.verdict) for kpi in comparison.kpis] or [
         (metric.metric, metric.verdict) for metric in comparison.metrics
     ]

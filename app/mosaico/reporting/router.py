@@ -1,14 +1,15 @@
 """Routes of the report and the SVG charts of runs and KPIs, and of lists as CSV."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
+from sqlalchemy.orm import Session
 
 from mosaico.access.deps import READ
-from mosaico.agents.queries import get_agent
+from mosaico.agents.queries import AgentLabel, get_agent
 from mosaico.benchmarks.queries import get_benchmark, get_kpi
 from mosaico.core.errors import Invalid
 from mosaico.core.problem_documents import CONFLICT
@@ -125,8 +126,9 @@ def plot_kpi_history(
         str, Query(alias="timeZone", description="Time zone of the days in the chart.")
     ] = "UTC",
 ) -> Response:
-    """An SVG chart of a KPI over the runs of at most four agents, with its thresholds: at most 180 points.
-    Of more runs, a point is several that follow each other: their mean, their range and their worst verdict.
+    """An SVG chart of a KPI over the runs of at most six agents, with its thresholds: at most 180 points.
+    Of more runs, a point is several that follow each other: their mean, their range and their worst verdict. The last
+    point is always the newest run.
     """
     zone = find_zone(time_zone)
     if zone is None:
@@ -134,9 +136,10 @@ def plot_kpi_history(
     with res.db.read() as session:
         kpi = get_kpi(session, benchmark_id, kpi_id)
         benchmark = get_benchmark(session, benchmark_id).display_name
-        agents = {agent_id: get_agent(session, agent_id).name for agent_id in agent_ids}
+        agents = _label_agents(session, agent_ids)
         trends = load_trends(session, kpi, agents, since or EARLIEST, until)
-    title = f"{kpi.name} of {join_words(list(agents.values()), 'and')} in {benchmark}"
+    names = join_words([label.name for label in agents.values()], "and")
+    title = f"{kpi.name} of {names} in {benchmark}"
     return Response(draw_trends(title, kpi, trends, zone), media_type=SVG)
 
 
@@ -149,12 +152,12 @@ def get_kpi_trend(
     since: Annotated[Instant | None, Query(alias="from")] = None,
     until: Annotated[Instant | None, Query(alias="to")] = None,
 ) -> Page[TrendPointView]:
-    """The points of the chart of a KPI over the runs of at most four agents: at most 180, oldest first.
-    Of more runs, a point is several that follow each other.
+    """The points of the chart of a KPI over the runs of at most six agents: at most 180, oldest first.
+    Of more runs, a point is several that follow each other; the last one is always the newest run.
     """
     with res.db.read() as session:
         kpi = get_kpi(session, benchmark_id, kpi_id)
-        agents = {agent_id: get_agent(session, agent_id).name for agent_id in agent_ids}
+        agents = _label_agents(session, agent_ids)
         trends = load_trends(session, kpi, agents, since or EARLIEST, until)
     return Page(
         items=[
@@ -163,6 +166,12 @@ def get_kpi_trend(
             for view in trend_views(agent_id, trend)
         ]
     )
+
+
+def _label_agents(session: Session, agent_ids: Sequence[str]) -> dict[str, AgentLabel]:
+    """The agents by ID. Raises: `AgentNotFound`."""
+    agents = (get_agent(session, agent_id) for agent_id in agent_ids)
+    return {agent.id: AgentLabel.of(agent.name, agent.color_number) for agent in agents}
 
 
 def _csv_file(lines: Iterator[str], name: str) -> StreamingResponse:

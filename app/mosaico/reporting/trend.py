@@ -7,10 +7,15 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy.orm import Session
 
+from mosaico.agents.queries import AgentLabel
 from mosaico.alerts.models import Incident
 from mosaico.benchmarks.models import KpiDefinition
-from mosaico.core.text import format_number
-from mosaico.core.web.overlay_chart import TrendSeries, overlay_chart
+from mosaico.core.web.overlay_chart import (
+    TrendSeries,
+    interval_bounds,
+    overlay_chart,
+    small_chart,
+)
 from mosaico.core.web.page_paths import incident_page_path, path_of
 from mosaico.core.web.page_text import format_day
 from mosaico.core.web.trend_chart import TrendLimit, TrendPoint, TrendSpan, trend_chart
@@ -28,6 +33,7 @@ from mosaico.run_store.kpi_trend import (
     trend_events,
     trend_points,
 )
+from mosaico.statistics.verdict_rules import Verdict
 
 # As many as a table shows beside the chart of all.
 NEWEST = 60
@@ -37,9 +43,16 @@ A_YEAR = timedelta(days=365)
 class AgentTrend(NamedTuple):
     """The newest values of an agent, oldest first; `buckets` are all of them, if a chart cannot show each."""
 
+    agent_id: str
     name: str
     points: Sequence[KpiPoint]
     buckets: Sequence[TrendBucket]
+    color: int = 0
+
+    @property
+    def last_verdict(self) -> Verdict | None:
+        """The verdict of the newest run."""
+        return self.points[-1].verdict if self.points else None
 
     @property
     def runs(self) -> int:
@@ -57,15 +70,17 @@ class AgentTrend(NamedTuple):
 def load_trends(
     session: Session,
     kpi: KpiDefinition,
-    agents: Mapping[str, str],
+    agents: Mapping[str, AgentLabel],
     since: datetime,
     until: datetime | None = None,
 ) -> list[AgentTrend]:
-    """The trend of each agent in a period; `agents` are names by ID. Several agents share the points of a chart."""
-    limit = MAX_POINTS // max(1, len(agents))
+    """The trend of each agent in a period; `agents` are by ID. Several agents share the points of a chart, and each has
+    one more for its newest run.
+    """
+    limit = MAX_POINTS if len(agents) == 1 else MAX_POINTS // max(1, len(agents)) + 1
     return [
-        _load_trend(session, kpi, agent_id, name, (since, until), limit)
-        for agent_id, name in agents.items()
+        _load_trend(session, kpi, agent_id, label, (since, until), limit)
+        for agent_id, label in agents.items()
     ]
 
 
@@ -73,7 +88,7 @@ def _load_trend(
     session: Session,
     kpi: KpiDefinition,
     agent_id: str,
-    name: str,
+    label: AgentLabel,
     period: tuple[datetime, datetime | None],
     limit: int,
 ) -> AgentTrend:
@@ -84,7 +99,7 @@ def _load_trend(
     is_bucketed = any(bucket.runs > 1 for bucket in buckets)
     point_limit = NEWEST if is_bucketed else limit
     points = list_kpi_points(*of_kpi, since=since, until=until, limit=point_limit)
-    return AgentTrend(name, points, buckets if is_bucketed else ())
+    return AgentTrend(agent_id, label.name, points, buckets if is_bucketed else (), label.color)
 
 
 def draw_trends(
@@ -101,9 +116,10 @@ def draw_trends(
     That of one agent has the intervals and what explains a change of level; those of several agents
     share the time.
     """
-    limits, figures = list_limits(kpi), trend_figures(trends)
+    figures = trend_figures(trends)
+    limits = list_limits(kpi, figures)
     if len(trends) > 1:
-        series = [_series(trend, figures, zone) for trend in trends]
+        series = [trend_series(trend, figures, zone) for trend in trends]
         return overlay_chart(
             title, series, kpi.unit, limits=limits, is_page=is_page, write=figures.write
         )
@@ -172,17 +188,26 @@ def trend_views(agent_id: str, trend: AgentTrend) -> list[TrendPointView]:
     ]
 
 
-def list_limits(kpi: KpiDefinition) -> Sequence[TrendLimit]:
-    """The thresholds of a KPI that are set."""
+def list_limits(kpi: KpiDefinition, figures: FigureFormat) -> Sequence[TrendLimit]:
+    """The thresholds of a KPI that are set, written like its values."""
     limits = (("lower threshold", kpi.threshold_min), ("upper threshold", kpi.threshold_max))
     return [
-        TrendLimit(f"{text} {format_number(value)}", value)
+        TrendLimit(f"{text} {figures.write(value)}", value)
         for text, value in limits
         if value is not None
     ]
 
 
-def _series(trend: AgentTrend, figures: FigureFormat, zone: ZoneInfo) -> TrendSeries:
+def draw_each(trends: Sequence[AgentTrend], zone: ZoneInfo) -> list[tuple[AgentTrend, str]]:
+    """A small chart of each agent with its intervals, all of one scale; without those that have no value."""
+    figures = trend_figures(trends)
+    series = [trend_series(trend, figures, zone) for trend in trends]
+    bounds = interval_bounds(series)
+    charts = [small_chart(line, bounds, figures.write) for line in series]
+    return [(trend, chart) for trend, chart in zip(trends, charts, strict=True) if chart]
+
+
+def trend_series(trend: AgentTrend, figures: FigureFormat, zone: ZoneInfo) -> TrendSeries:
     """The points of an agent in a chart of several: each names its agent."""
     times = [bucket.last_at for bucket in trend.buckets] or [
         point.kpi.recorded_at for point in trend.points
@@ -191,7 +216,7 @@ def _series(trend: AgentTrend, figures: FigureFormat, zone: ZoneInfo) -> TrendSe
         point._replace(text=f"{trend.name}, {point.text}")
         for point in _points(trend, figures, zone)
     ]
-    return TrendSeries(trend.name, points, times)
+    return TrendSeries(trend.name, points, times, trend.color)
 
 
 def _points(trend: AgentTrend, figures: FigureFormat, zone: ZoneInfo) -> Sequence[TrendPoint]:

@@ -23,7 +23,8 @@ from mosaico.statistics.verdict_rules import Verdict
 MAX_POINTS = 180
 
 
-# Runs that follow each other share a bucket, as few as fit. Values of invalid runs say nothing: they are in no
+# Runs that follow each other share a bucket, as few as fit; the newest run has one of its own, because a reader takes
+# the last point for the last night. Values of invalid runs say nothing: they are in no
 # mean, and a bucket of nothing else is INVALID. `worst` is what a reader must see first.
 _BUCKETS_TEXT: Final = """
     WITH numbered AS (
@@ -39,7 +40,9 @@ _BUCKETS_TEXT: Final = """
           AND history.recorded_at < coalesce(CAST(:until AS timestamptz), 'infinity')
           AND run.rescore_of IS NULL AND run.same_data_as IS NULL
     ), ranked AS (
-        SELECT *, position / ceil(total / CAST(:points AS float))::bigint AS bucket,
+        SELECT *, CASE WHEN position = total - 1 THEN total
+                       ELSE position / greatest(1, ceil((total - 1) / CAST(:others AS float))::bigint)
+                  END AS bucket,
                coalesce(array_position(ARRAY['REGRESSED', 'CHANGED', 'IMPROVED', 'INCONCLUSIVE',
                                              'NO_EVIDENCE'], verdict), 9) AS worst
         FROM numbered
@@ -80,8 +83,8 @@ def list_trend_buckets(
     until: datetime | None = None,
     points: int = MAX_POINTS,
 ) -> list[TrendBucket]:
-    """The runs of a period in at most `points` buckets of the same size, oldest first; only the last one
-    may be smaller.
+    """The runs of a period in at most `points` buckets of the same size, oldest first. The newest run is the last
+    bucket; only the one before it may be smaller.
     """
     parameters = {
         "benchmark_id": benchmark_id,
@@ -89,7 +92,7 @@ def list_trend_buckets(
         "kpi_id": kpi_id,
         "since": since,
         "until": until,
-        "points": points,
+        "others": max(1, points - 1),
     }
     return [TrendBucket(*row) for row in session.execute(_BUCKETS, parameters)]
 

@@ -28,6 +28,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from mosaico.benchmarks.models import Benchmark
+from mosaico.comparison.comparison_store import delete_comparisons_of
 from mosaico.core.batch_delete import delete_all, trusted_now
 from mosaico.core.clock import utc_now
 from mosaico.core.db import Database
@@ -198,6 +199,7 @@ def drop_purged(job: JobContext, purge: DropPurgedRun) -> None:
         collection_id, run.collection_id = run.collection_id, None
         # The shards hold summaries of the purged values, which later runs would otherwise reuse.
         delete_all(session, RunShard, RunShard.run_seq == run.seq)
+        delete_comparisons_of(session, run.seq)
         session.flush()
         _drop(session, run.seq, collection_id)
 

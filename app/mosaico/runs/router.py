@@ -9,6 +9,7 @@ from mosaico.access.deps import ADMIN, READ, RUN, get_caller
 from mosaico.access.idempotency import Idempotent
 from mosaico.comparison import stored_run_comparison
 from mosaico.comparison.compared_items import ItemOrder, compare_items
+from mosaico.comparison.comparison_store import ComparisonRequest, compare_stored
 from mosaico.comparison.schemas import CategoryPage, ComparedItemView, Comparison
 from mosaico.core.problem_documents import CONFLICT
 from mosaico.core.schemas import Page, explain_pattern
@@ -142,10 +143,10 @@ def compare_runs(
     """Compare a completed run with a baseline run of the same benchmark: verdicts of KPIs and metrics,
     flipped items and their enriched features, latency, tokens and cost.
     """
-    return stored_run_comparison.compare_in_child(
-        res.db, baseline, candidate, metric=metric, judged=judge or (), categories_after=categories_after,
-        about=about, run_sd=run_sd,
-    )  # fmt: skip
+    request = ComparisonRequest(
+        tuple(baseline), candidate, metric, tuple(judge or ()), categories_after, about, run_sd
+    )
+    return compare_stored(res.db, request)
 
 
 @router.get("/compare/items", dependencies=READ, responses=CONFLICT)

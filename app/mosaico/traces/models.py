@@ -109,7 +109,7 @@ class TraceTranscript(Base):
 
 class LocalDataset(Base):
     """The uploaded traces of one run over a dataset, which are those of a collection; `agent_id` is
-    None if the upload named no agent.
+    None if the upload named no agent. `columns` are those of a table by the field that each is read as.
     """
 
     __tablename__ = "local_datasets"
@@ -129,6 +129,7 @@ class LocalDataset(Base):
     trace_count: Mapped[int]
     size_bytes: Mapped[int]
     ignored_keys: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default="{}")
+    columns: Mapped[dict[str, Any]] = mapped_column(JSONB, server_default="{}")
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
 
 

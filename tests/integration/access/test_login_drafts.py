@@ -65,14 +65,25 @@ def test_login__a_draft_is_shown_to_its_key_only(service: Service, browser: http
     assert (other.status_code, other.headers["location"]) == (303, fields["next"])
 
 
-def test_login__a_form_without_a_session_leaves_no_draft(
+def test_login__a_form_survives_a_lost_cookie(service: Service, browser: httpx.Client) -> None:
+    key = key_of(service)
+    log_in(browser, key)
+    browser.post("/logout")
+    ended = browser.post("/inbox/none/silence", data={"note": "a thought of mine"})
+    assert ended.status_code == 401
+    assert "a thought of mine" not in ended.text
+    shown = log_in(browser, key, **hidden_fields(ended.text))
+    assert hidden_fields(shown.text) == {"note": "a thought of mine"}
+    assert fields_action(shown.text) == "/inbox/none/silence"
+
+
+def test_login__a_form_of_another_site_leaves_no_draft(
     service: Service, browser: httpx.Client
 ) -> None:
     log_in(browser, key_of(service))
     browser.post("/logout")
-    ended = browser.post("/inbox/none/silence", data={"note": "a thought of mine"})
-    assert ended.status_code == 401
-    assert "is not kept" in ended.text
+    elsewhere = {"Origin": "https://elsewhere.example", "Sec-Fetch-Site": "cross-site"}
+    ended = browser.post("/inbox/none/silence", data={"note": "not mine"}, headers=elsewhere)
     assert "draft" not in hidden_fields(ended.text)
 
 

@@ -1,6 +1,8 @@
 """SVG charts: marks, scales, texts, and no markup from user texts."""
 
 import re
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -14,6 +16,7 @@ from mosaico.core.web.change_charts import (
     changes_chart,
     items_chart,
 )
+from mosaico.core.web.overlay_chart import TrendSeries, overlay_chart, small_chart, spread
 from mosaico.core.web.trend_chart import TrendLimit, TrendPoint, trend_chart
 from tests.support.statistics_pictures import FOLDER, charts
 
@@ -56,6 +59,56 @@ def test_trend_chart__line_and_band_are_interrupted_between_fingerprints() -> No
     lines = [(line.get("points") or "").split() for line in svg.iter(f"{SVG}polyline")]
     assert [len(line) for line in lines] == [3, 2]
     assert len([*svg.iter(f"{SVG}polygon")]) == 2
+
+
+def days(count: int) -> list[datetime]:
+    return [datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=day) for day in range(count)]
+
+
+def series(name: str, values: list[float], color: int, verdict: str = "NO_EVIDENCE") -> TrendSeries:
+    points = [TrendPoint(str(n), value, None, None, None, "f") for n, value in enumerate(values)]
+    points[-1] = points[-1]._replace(verdict=verdict)
+    return TrendSeries(name, points, days(len(values)), color)
+
+
+def test_overlay__names_each_agent_at_the_end_of_its_line_with_value_and_verdict() -> None:
+    chart = overlay_chart(
+        "quality",
+        [series("Billing", [0.9, 0.5], 0, "REGRESSED"), series("Triage", [0.8, 0.7], 1)],
+    )
+    texts = [text.text for text in ET.fromstring(chart).iter(f"{SVG}text")]
+    assert {"Billing", "0.5 ▼ regressed", "Triage", "0.7 ○ no evidence"} <= set(texts)
+
+
+def test_overlay__lines_of_one_color_differ_by_dashes() -> None:
+    chart = overlay_chart(
+        "q", [series("a", [1, 2], 3), series("b", [2, 1], 3), series("c", [1, 1], 4)]
+    )
+    lines = [*ET.fromstring(chart).iter(f"{SVG}polyline")]
+    drawn = {(line.get("stroke"), line.get("stroke-dasharray")) for line in lines}
+    assert len(drawn) == 3
+    assert {dashes for color, dashes in drawn if color == lines[2].get("stroke")} == {None}
+
+
+@given(st.lists(st.floats(0, 300), max_size=6))
+def test_labels__are_apart_and_within_the_chart(heights: list[float]) -> None:
+    moved = spread(sorted(heights), 34, 44, 340)
+    assert all(later - earlier >= 34 - 1e-9 for earlier, later in pairwise(moved))
+    assert all(44 - 1e-9 <= height <= 340 for height in moved)
+
+
+def test_labels__that_are_apart_already_stay() -> None:
+    assert spread([50, 100, 300], 34, 44, 340) == [50, 100, 300]
+    assert spread([100, 100], 34, 44, 340) == [100, 134]
+    assert spread([330, 335], 34, 44, 340) == [306, 340]
+
+
+def test_small_chart__has_the_interval_as_a_band() -> None:
+    line = series("a", [0.5, 0.6], 0)
+    points = [point._replace(low=0.4, high=0.7) for point in line.points]
+    svg = ET.fromstring(small_chart(line._replace(points=points), (0.4, 0.7)))
+    assert len([*svg.iter(f"{SVG}polygon")]) == 1
+    assert small_chart(line._replace(points=[], times=[]), (0.0, 1.0)) == ""
 
 
 def test_changes_chart__positive_change_is_right_of_zero() -> None:

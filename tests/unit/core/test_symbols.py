@@ -17,3 +17,17 @@ def test_verdicts__each_has_a_symbol_of_its_own() -> None:
 def test_verdicts__page_about_statistics_shows_the_same_symbols() -> None:
     text = (ROOT / "docs" / "statistics.md").read_text()
     assert dict(re.findall(r"^\| `([A-Z_]+)` (\S) \|", text, re.MULTILINE)) == symbols.VERDICTS
+
+
+def test_no_evidence__its_symbol_is_written_nowhere_else() -> None:
+    """A circle of another kind, such as that of an ordinary cell, would read as a verdict."""
+    app = ROOT / "app" / "mosaico"
+    # Answers of people and of tools, where a circle says "right".
+    readers = app / "traces" / "files"
+    places = {
+        path.relative_to(app).as_posix()
+        for pattern in ("*.py", "*.html", "*.js", "*.css")
+        for path in app.rglob(pattern)
+        if symbols.NO_EVIDENCE in path.read_text("utf-8") and readers not in path.parents
+    }
+    assert places == {"core/symbols.py"}

@@ -1,7 +1,8 @@
 """Texts that Postgres, HTML and XML can hold."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from mosaico.core.text import (
     describe_duration,
     format_decimal,
     format_number,
+    format_utc,
     html_text,
     join_words,
     replace_unstorable,
@@ -19,6 +21,7 @@ from mosaico.core.text import (
     unstorable_reason,
     xml_text,
 )
+from mosaico.core.web.page_text import sentence_element
 
 # With surrogates, which `st.text()` leaves out.
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
@@ -116,3 +119,12 @@ def test_format_number__four_significant_digits(value: float, text: str) -> None
 @pytest.mark.parametrize(("spec", "text"), [(".3f", "0.000"), ("+.2f", "+0.00"), (",.0f", "0")])
 def test_format_decimal__what_is_rounded_to_zero_has_no_minus(spec: str, text: str) -> None:
     assert format_decimal(-0.0001, spec) == text
+
+
+def test_sentence__times_of_messages_are_in_the_zone_of_the_page() -> None:
+    now = datetime(2026, 11, 28, 12, tzinfo=UTC)
+    stored = f"No new data since {format_utc(datetime(2026, 11, 27, 5, 12, tzinfo=UTC))}; 3 % <b>."
+    shown = sentence_element(stored, ZoneInfo("Europe/Rome"), now)
+    assert "UTC" not in shown
+    assert ">27 Nov 06:12</time>; 3\N{NO-BREAK SPACE}% &lt;b&gt;." in shown
+    assert sentence_element("at 2026-13-45 05:12 UTC", ZoneInfo("UTC"), now).endswith("05:12 UTC")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
@@ -72,8 +72,11 @@ def show_inbox(
     agent: Filter = "",
     benchmark: Filter = "",
     severity: Filter = "",
+    done: Filter = "",
 ) -> Response:
-    """The open, acknowledged or all messages, or the silences."""
+    """The open, acknowledged or all messages, or the silences. `done` is the message that a reader has just
+    acknowledged or read: the page says so, and offers to undo it.
+    """
     if when in dict(WHEN):
         return see_other(f"/inbox?tab=silenced&{when}")
     if tab == "silenced":
@@ -94,6 +97,7 @@ def show_inbox(
         false_alarms = read_false_alarms(
             session, rule_ids, res.clock(), read_false_pages(res.options)
         )
+        done_entry = inbox_view.find_entry(session, done) if done else None
         entries = [_entry(session, entry, false_alarms, public_url(request)) for entry in page.rows]
         newest = (
             inbox_view.list_entries(session, PageQuery(1), inbox_filter) if query.cursor else page
@@ -109,6 +113,7 @@ def show_inbox(
         api=build_url("/inbox", selection, cursor=query.cursor),
         tab=tab,
         entries=entries,
+        done=done_entry,
         silence_count=silence_count,
         hours=SILENCE_HOURS,
         params={
@@ -182,7 +187,7 @@ def acknowledge_alert(
 ) -> Response:
     """Judge the alerts of a message as true or noise."""
     _acknowledge(request, form, res, [notification_id])
-    return _back(form)
+    return _back(form, done=notification_id)
 
 
 @router.post("/inbox/{notificationId}/read", dependencies=RUN)
@@ -190,7 +195,7 @@ def read_notification(notification_id: NotificationId, form: SentForm, res: Res)
     """Mark a message as read."""
     with res.db.begin() as session:
         set_read_at(session, notification_id, res.clock())
-    return _back(form)
+    return _back(form, done=notification_id)
 
 
 @router.post("/inbox/{notificationId}/silence", dependencies=RUN)
@@ -207,6 +212,14 @@ def unread_notification(notification_id: NotificationId, form: SentForm, res: Re
     """Mark a message as unread."""
     with res.db.begin() as session:
         set_read_at(session, notification_id, None)
+    return _back(form)
+
+
+@router.post("/inbox/{notificationId}/undo", dependencies=RUN)
+def undo_acknowledgement(notification_id: NotificationId, form: SentForm, res: Res) -> Response:
+    """Open a message again that was acknowledged as true, or read."""
+    with res.db.begin() as session:
+        inbox_view.reopen_message(session, notification_id)
     return _back(form)
 
 
@@ -256,9 +269,13 @@ def _acknowledge(
             )
 
 
-def _back(form: FormFields) -> Response:
-    """The page that sent the form, with its filters."""
-    return see_other(local_path(form.text("next", INBOX)))
+def _back(form: FormFields, done: str | None = None) -> Response:
+    """The page that sent the form, with its filters; the inbox says what was `done` to a message."""
+    target = urlsplit(local_path(form.text("next", INBOX)))
+    query = [(name, value) for name, value in parse_qsl(target.query) if name != "done"]
+    if done is not None and target.path == INBOX:
+        query.append(("done", done))
+    return see_other(urlunsplit(("", "", target.path, urlencode(query), "")))
 
 
 def _entry(

@@ -1,6 +1,7 @@
 """Forms of alert rules: create and edit one, with a backtest of what is typed."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
@@ -22,10 +23,11 @@ from mosaico.alerts.pages.rule_text import watched_name
 from mosaico.alerts.pages.rules import RuleId
 from mosaico.alerts.pages.value_chart import draw_backtest
 from mosaico.alerts.rule_service import create_rule, update_rule
+from mosaico.alerts.rules import Condition
 from mosaico.alerts.schemas import AlertConfigCreate, AlertConfigPatch, AlertConfigView
 from mosaico.alerts.views import rule_view
 from mosaico.benchmarks.queries import get_kpis, list_benchmark_names
-from mosaico.core.defaults import BACKTEST_DAYS
+from mosaico.core.defaults import BACKTEST_DAYS, BASELINE_RUNS
 from mosaico.core.resources import Resources
 from mosaico.core.web.deps import Res
 from mosaico.core.web.forms.fields import Choices
@@ -54,6 +56,7 @@ FORM = SchemaForm(
         "agentId": FieldInput("Agent", "Select none to evaluate every agent separately."),
         "kpi": FieldInput("KPI", "KPI that the rule watches. To watch a metric, leave it empty."),
         "metric": FieldInput(help="Metric, or statistic of a metric such as ROUGE.p95, to watch instead of a KPI."),
+        "condition": FieldInput(help="The fields below are those that the condition takes."),
         "forRuns": FieldInput("Runs until it fires"),
         "keepFiringForRuns": FieldInput("Healthy runs before it resolves"),
         "cooldownMinutes": FieldInput("Cooldown, minutes"),
@@ -67,6 +70,25 @@ FORM = SchemaForm(
         "id": FieldInput(help="Letters, digits and hyphens; leave empty to generate an ID."),
     },
 )  # fmt: skip
+
+
+_VALUE_CONDITIONS = (
+    Condition.LESS_THAN,
+    Condition.GREATER_THAN,
+    Condition.EQUALS,
+    Condition.NOT_EQUALS,
+)
+
+
+def unused_fields(condition: Condition) -> dict[str, Any]:
+    """The fields that a condition does not read, each with its value in a rule of this condition."""
+    is_regressed = condition is Condition.REGRESSED
+    is_percentage = condition in (Condition.PERCENTAGE_DROP, Condition.PERCENTAGE_RISE)
+    return {
+        **({"threshold": None, "forRuns": 1} if is_regressed else {"falsePagesPerMonth": None}),
+        **({} if is_percentage else {"baselineRuns": BASELINE_RUNS}),
+        **({"minimumEffect": None} if condition in _VALUE_CONDITIONS else {}),
+    }
 
 
 @router.get("/new/alert-rule", dependencies=ADMIN)
@@ -105,8 +127,13 @@ def change_alert_config(request: Request, rule_id: RuleId, form: SentForm, res: 
 
     def save(body: AlertConfigPatch) -> str:
         with res.db.begin() as session:
-            require_revision(form, queries.get_rule(session, rule_id, for_update=True).revision)
-            update_rule(session, rule_id, body, res.secrets, res.clock())
+            rule = queries.get_rule(session, rule_id, for_update=True)
+            require_revision(form, rule.revision)
+            # The form has no field for what the condition does not read: the stored value would be refused.
+            unused = unused_fields(Condition(body.condition or rule.condition))
+            sent = body.model_dump(mode="json", by_alias=True, exclude_unset=True)
+            patch = AlertConfigPatch.model_validate({**sent, **unused})
+            update_rule(session, rule_id, patch, res.secrets, res.clock())
         return rule_page_path(rule_id)
 
     return submit_form(request, form, lambda: _form_page(request, rule_id, res, "", form), save)
@@ -136,21 +163,29 @@ def _form_page(
             "condition": "REGRESSED",
         }
     )
+    unused = unused_fields(_condition_of(submitted, values["condition"]))
     return FormPage(
-        form=FORM,
+        form=replace(FORM, hidden=frozenset(unused)),
         title=f"Edit {view.name}" if view else "New alert rule",
         nav=NAV,
         steps=(*STEPS, Crumb(view.name, address)) if view else STEPS,
         action=address,
         back=address,
         submit=f"Save as revision {view.revision + 1}" if view else "Create the rule",
-        values=values,
+        values={**values, **unused},
         choices=choices,
         revision=view.revision if view else None,
         template="rule_form.html",
         preview=lambda typed: _preview(request, res, typed, view, choice),
-        preview_at="threshold",
+        preview_at="condition",
+        is_choice_first=True,
     )
+
+
+def _condition_of(submitted: FormFields | None, stored: str) -> Condition:
+    """The condition that was chosen; the stored one if none was, or none that exists."""
+    chosen = submitted.text("condition") if submitted else ""
+    return Condition(chosen if chosen in Condition.__members__ else stored)
 
 
 def _choices(session: Session, benchmark_id: str) -> dict[str, Choices]:

@@ -14,7 +14,6 @@ from mosaico.alerts.models import AlertEvent, AlertRule, Incident
 from mosaico.alerts.rules import AlertEventState, Condition
 from mosaico.alerts.schemas import AlertConfigBody, AlertConfigView
 from mosaico.core.keyset import MAX_LIMIT
-from mosaico.core.text import format_number
 from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.page_text import label_times
 from mosaico.core.web.pages import build_url
@@ -130,12 +129,12 @@ def draw_backtest(
         for position, run in enumerate(runs)
         if run.notified in _MARKS
     ]
-    limits = []
-    if rule.condition in _FIXED and rule.threshold is not None:
-        limits.append(TrendLimit(f"limit {format_number(rule.threshold)}", rule.threshold))
     labels = label_times([run.completed_at for run in runs], zone)
     points = [_replayed_point(run, label) for run, label in zip(runs, labels, strict=True)]
     figures = FigureFormat.of(point.value for point in points)
+    limits = []
+    if rule.condition in _FIXED and rule.threshold is not None:
+        limits.append(TrendLimit(f"limit {figures.write(rule.threshold)}", rule.threshold))
     chart = _draw(rule.name, points, figures, limits=limits, events=events)
     if len(backtest.runs) == len(runs):
         return chart

@@ -45,6 +45,7 @@ SECTIONS: Final = {
     "/alert-history": "/alerts",
     "/deliveries": "/endpoints",
     "/silences": "/inbox",
+    "/setup": "/schedules",
 }
 
 

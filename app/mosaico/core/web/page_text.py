@@ -1,9 +1,10 @@
 """Text of pages: instants and durations in the zone of the reader, texts of users made visible."""
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
@@ -12,6 +13,8 @@ from mosaico.core.clock import zone_names
 from mosaico.core.text import format_duration, replace_unstorable, show_direction_controls
 
 MISSING = "–"
+# As `format_utc` writes them in messages and explanations.
+_UTC_TIME: Final = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?) UTC\b")
 MAX_TITLE_CHARS = 80
 MINUTE_S, DAY_S = 60, 86_400
 # With `strftime` these names take half of the time of an instant, of which a list has a hundred.
@@ -128,6 +131,22 @@ def date_element(at: datetime, zone: ZoneInfo, now: datetime) -> Markup:
 def exact_element(at: datetime, zone: ZoneInfo) -> Markup:
     """An instant as `<time>` with its day, seconds and zone."""
     return _element(at, zone, format_exact(at, zone), "exact")
+
+
+def sentence_element(sentence: str, zone: ZoneInfo, now: datetime) -> Markup:
+    """A stored sentence, whose times are in UTC, with its times in the zone of the page; no line breaks before "%"."""
+    parts = Markup()
+    end = 0
+    text = str(show_text(sentence)).replace(" %", "\N{NO-BREAK SPACE}%")
+    for match in _UTC_TIME.finditer(text):
+        try:
+            at = datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+        parts += text[end : match.start()]
+        parts += date_element(at, zone, now)
+        end = match.end()
+    return parts + text[end:]
 
 
 def _element(at: datetime, zone: ZoneInfo, text: str, kind: str) -> Markup:

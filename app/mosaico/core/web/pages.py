@@ -37,6 +37,7 @@ from mosaico.core.web.page_text import (
     exact_element,
     find_zone,
     format_instant,
+    sentence_element,
     show_text,
     shrink_long_title,
     time_element,
@@ -101,6 +102,7 @@ def environment() -> Environment:
         "exact": _exact_filter,
         "utc": lambda at: exact_element(at, DEFAULT_ZONE),
         "local": _local_filter,
+        "sentence": _sentence_filter,
         "duration": format_duration,
         "number": format_number,
         "grouped": lambda number: f"{number:,}",
@@ -326,6 +328,12 @@ def _time_filter(context: Context, at: datetime | None) -> str | Markup:
     if context.get("layout") == FILE_LAYOUT and at is not None:
         return date_element(at, frame.zone, frame.now)
     return time_element(at, frame.zone, frame.now)
+
+
+@pass_context
+def _sentence_filter(context: Context, sentence: str) -> Markup:
+    frame: _Frame = context["frame"]
+    return sentence_element(sentence, frame.zone, frame.now)
 
 
 @pass_context

@@ -40,6 +40,20 @@ COLORS: Final = {
 }
 
 
+class Plot(NamedTuple):
+    """The size of a chart, and where its axes begin and end."""
+
+    width: float = WIDTH
+    height: float = HEIGHT
+    left: float = LEFT
+    right: float = WIDTH - RIGHT
+    top: float = TOP
+    bottom: float = HEIGHT - BOTTOM
+
+
+PLOT: Final = Plot()
+
+
 class Axis(NamedTuple):
     """Converts values between `low` and `high` to pixels between `start` and `end`; values beyond are at
     these ends.
@@ -125,13 +139,14 @@ def draw_chart(
     description: str,
     body: Iterable[str],
     *,
+    width: int = WIDTH,
     height: int = HEIGHT,
     legend: bool = False,
 ) -> str:
     """A chart as a file: title, white background and the legend of the marks."""
     elements = [
-        f'<rect class="paper" width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        _draw_title(title),
+        f'<rect class="paper" width="{width}" height="{height}" fill="#ffffff"/>',
+        _draw_title(title, width),
         *body,
     ]
     if legend:
@@ -139,26 +154,33 @@ def draw_chart(
             f"{mark} {verdict.replace('_', ' ').lower()}" for verdict, mark in VERDICTS.items()
         )
         elements.append(draw_text(LEFT, height - 6, entries, fill=FAINT, size=11))
-    return draw_frame(title, description, elements, height=height)
+    return draw_frame(title, description, elements, width=width, height=height)
 
 
-def _draw_title(title: str) -> str:
+def _draw_title(title: str, chart_width: int) -> str:
     """The title on one line; a long one is narrowed, never cut."""
     text = draw_text(LEFT_MARGIN, 20, title, size=TITLE_SIZE)
-    width = WIDTH - 2 * LEFT_MARGIN
+    width = chart_width - 2 * LEFT_MARGIN
     if len(title) * TITLE_SIZE * CHARACTER_WIDTH <= width:
         return text
     return text.replace("<text ", f'<text textLength="{width}" lengthAdjust="spacingAndGlyphs" ', 1)
 
 
 def draw_frame(
-    title: str, description: str, body: Sequence[str], *, height: int = HEIGHT, role: str = "img"
+    title: str,
+    description: str,
+    body: Sequence[str],
+    *,
+    width: int = WIDTH,
+    height: int = HEIGHT,
+    role: str = "img",
+    kind: str = "chart",
 ) -> str:
-    """The `<svg>` element with its accessible name and description."""
+    """The `<svg>` element with its accessible name and description; `kind` are its classes."""
     elements = [
         (
-            f'<svg class="chart" xmlns="http://www.w3.org/2000/svg" width="{WIDTH}"'
-            f' height="{height}" viewBox="0 0 {WIDTH} {height}" role="{role}"'
+            f'<svg class="{kind}" xmlns="http://www.w3.org/2000/svg" width="{width}"'
+            f' height="{height}" viewBox="0 0 {width} {height}" role="{role}"'
             ' font-family="system-ui, sans-serif" font-size="12">'
         ),
         f"<title>{escape(title)}</title>",

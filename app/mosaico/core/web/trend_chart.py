@@ -20,10 +20,12 @@ from mosaico.core.web.svg import (
     LEFT,
     LIMIT,
     LINE,
+    PLOT,
     RIGHT,
     TOP,
     WIDTH,
     Axis,
+    Plot,
     build_axis,
     draw_chart,
     draw_empty_chart,
@@ -139,7 +141,7 @@ def trend_chart(
         *_lines(pixels, points, y, has_ends=not is_page),
         *draw_limits(limits, y, [value_positions]),
         *_events(events, pixels),
-        *draw_points(pixels, points, y, is_page=is_page, write=write),
+        *_points(pixels, points, y, is_page=is_page, write=write),
         *_labels(pixels, points),
     ]
     title = f"{name}{f' ({unit})' if unit else ''}"
@@ -157,7 +159,7 @@ def _describe(points: Sequence[TrendPoint], write: Callable[[float], str]) -> st
     return f"runs: {len(points)}, the last at {value}, {verdict}"
 
 
-def draw_points(
+def _points(
     pixels: Sequence[float],
     points: Sequence[TrendPoint],
     y: Axis,
@@ -176,12 +178,12 @@ def draw_points(
         elif point.verdict in {None, "NO_EVIDENCE"} and point.value is not None:
             # Ordinary runs stay quiet, so that the eye finds the others.
             dot = f'<circle class="dot" cx="{x:.1f}" cy="{height:.1f}" r="2.2" fill="{LINE}"/>'
-            yield _linked(point, dot, x, height)
+            yield link_mark(point, dot, x, height)
         else:
-            yield _linked(point, draw_mark(x, height, verdict), x, height)
+            yield link_mark(point, draw_mark(x, height, verdict), x, height)
 
 
-def _linked(point: TrendPoint, mark: str, x: float, y: float) -> str:
+def link_mark(point: TrendPoint, mark: str, x: float, y: float) -> str:
     """A mark that leads to its run, with an area that is easy to hit."""
     parts = (
         f"<title>{escape(point.text or point.label)}</title>"
@@ -213,14 +215,11 @@ def _lines(
         yield from _bands(
             [x for x, _, _ in series], [point for _, _, point in series], y, has_ends=has_ends
         )
-        yield draw_line(coordinates)
+        yield _draw_line(coordinates)
 
 
-def draw_line(coordinates: str, dashes: str = "") -> str:
-    return (
-        f'<polyline class="line" points="{coordinates}" fill="none" stroke="{LINE}"'
-        f' stroke-width="2"{f" stroke-dasharray={chr(34)}{dashes}{chr(34)}" if dashes else ""}/>'
-    )
+def _draw_line(coordinates: str) -> str:
+    return f'<polyline class="line" points="{coordinates}" fill="none" stroke="{LINE}" stroke-width="2"/>'
 
 
 def _series_of(point: TrendPoint) -> tuple[str | None] | None:
@@ -253,17 +252,20 @@ def _bands(
 
 
 def draw_limits(
-    limits: Sequence[TrendLimit], y: Axis, lines: Sequence[Sequence[tuple[float, float]]]
+    limits: Sequence[TrendLimit],
+    y: Axis,
+    lines: Sequence[Sequence[tuple[float, float]]],
+    plot: Plot = PLOT,
 ) -> Iterator[str]:
     """A dashed line for each limit, with its text where no point of `lines` is, if there is such a place."""
     covered = [position for line in lines for position in (*line, *_between(line))]
     for limit in limits:
         pixel = y.pixel(limit.value)
         yield (
-            f'<line class="limit" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{pixel:.1f}"'
+            f'<line class="limit" x1="{plot.left}" x2="{plot.right}" y1="{pixel:.1f}"'
             f' y2="{pixel:.1f}" stroke="{LIMIT}" stroke-dasharray="5 4"/>'
         )
-        x, anchor, offset = _free_place(limit.text, pixel, covered)
+        x, anchor, offset = _free_place(limit.text, pixel, covered, plot)
         label = draw_text(x, pixel + offset, limit.text, anchor=anchor, fill=FAINT, size=LIMIT_SIZE)
         # With a border in the color of its ground, so that a line behind it does not strike it through.
         yield label.replace(
@@ -274,15 +276,15 @@ def draw_limits(
 
 
 def _free_place(
-    text: str, pixel: float, covered: Sequence[tuple[float, float]]
+    text: str, pixel: float, covered: Sequence[tuple[float, float]], plot: Plot
 ) -> tuple[float, str, int]:
     """Where the text of a limit stands: x, the anchor, and the distance of its baseline from the line.
 
     The first place that neither a point nor the line between two covers; otherwise the first of all.
     """
     width = len(text) * LIMIT_SIZE * CHARACTER_WIDTH
-    last = WIDTH - RIGHT - 4.0
-    starts = [LEFT + 4.0, *(LEFT + 4.0 + n * (last - LEFT) / 8 for n in range(1, 8))]
+    first, last = plot.left + 4.0, plot.right - 4.0
+    starts = [first + n * (last - plot.left) / 8 for n in range(8)]
     positions = [
         (x, anchor, offset)
         for offset in LIMIT_OFFSETS

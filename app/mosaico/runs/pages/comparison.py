@@ -1,6 +1,7 @@
 """The page that compares two runs: the verdict, whether they are comparable, and the flipped items."""
 
 from collections.abc import Iterator, Sequence
+from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request, Response
@@ -18,6 +19,8 @@ from mosaico.comparison.compared_items import (
     describe_items,
     less_is_better,
 )
+from mosaico.comparison.comparison_store import ComparisonRequest, compare_within
+from mosaico.comparison.peers import MAX_PEERS
 from mosaico.comparison.schemas import ComparedItemView, Comparison, FlippedItem, FlippedItems
 from mosaico.core.errors import Invalid
 from mosaico.core.keyset import PageQuery, PageRows
@@ -47,6 +50,8 @@ PAIR = 2
 RECENT_RUNS = 30
 # Completed runs are the most: those of a benchmark are found at once.
 RECENT_TIME_S = 0.1
+# Then the page says that the runs are being compared, and looks again.
+PAGE_WAIT_S = 0.8
 
 
 Shown = Literal["all", "flips"]
@@ -107,10 +112,37 @@ def show_comparison(
         benchmark_name = benchmark.display_name
         choices = list_choices(session, request, res, *compared)
     bases = [run.id for run in baselines]
-    comparison = stored_run_comparison.compare_in_child(
-        res.db, bases, candidate.id, metric=metric or None, judged=judged,
-        categories_after=categories_after, about=About(about) if about else None,
+    comparison = compare_within(
+        res.db,
+        ComparisonRequest(
+            tuple(bases), candidate.id, metric or None, tuple(judged), categories_after,
+            About(about) if about else None,
+        ),
+        PAGE_WAIT_S,
     )  # fmt: skip
+    verdicts = build_url(
+        "/benchmark-runs/compare",
+        baseline=bases,
+        candidate=candidate.id,
+        metric=metric,
+        judge=judged,
+        about=about,
+        categoriesAfter=categories_after,
+    )
+    if comparison is None:
+        return render_page(
+            request,
+            "comparing.html",
+            title="Comparing",
+            nav="/runs",
+            status=HTTPStatus.ACCEPTED,
+            api=verdicts,
+            agents=list(agents),
+            benchmark=benchmark_name,
+            baselines=baselines,
+            candidate=candidate,
+            traces=sum(run.traces_total or 0 for run in compared),
+        )
     flips = comparison.flipped_items
     # The trials of an item are those of one run.
     baseline = baselines[0]
@@ -129,15 +161,6 @@ def show_comparison(
             cases = compare_items(session, (baseline, candidate), shown_metric, sort, query)
     kpis = [_row(kpi.name, kpi.verdict) for kpi in comparison.kpis]
     rows = [_row(row.metric, row.verdict) for row in (*comparison.metrics, *comparison.usage)]
-    verdicts = build_url(
-        "/benchmark-runs/compare",
-        baseline=bases,
-        candidate=candidate.id,
-        metric=metric,
-        judge=judged,
-        about=about,
-        categoriesAfter=categories_after,
-    )
     items = _items_in_api(ids, shown_metric, sort, query)
     return render_page(
         request,
@@ -180,7 +203,7 @@ def show_comparison(
         categories=_category_rows(comparison),
         categories_after=categories_after,
         peers=peers,
-        max_peers=stored_run_comparison.MAX_PEERS,
+        max_peers=MAX_PEERS,
         flips=flips,
         items=flip_rows,
         metric_names=[metric.metric for metric in comparison.metrics],

@@ -336,14 +336,14 @@ def _trend(
         return nothing
     labels = label_points(points, reader_zone(request))
     urls = {point.kpi.id: path_of("runs", point.kpi.run_id) for point in points}
+    figures = kpi_figures(points)
     limits = [
-        TrendLimit(f"threshold {format_number(value)}", value)
+        TrendLimit(f"threshold {figures.write(value)}", value)
         for planned in run.begun_plan.kpis
         if planned.id == kpi.kpi_id
         for value in (planned.threshold_min, planned.threshold_max)
         if value is not None
     ]
-    figures = kpi_figures(points)
     chart_points = trend_points(points, labels, urls, figures)
     chart = trend_chart(
         kpi.name, chart_points, kpi.unit, limits=limits, events=trend_events(points), is_page=True,

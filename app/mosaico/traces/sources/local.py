@@ -47,7 +47,7 @@ def find_upload(resources: Resources, query: TraceQuery) -> LocalDataset:
     """The upload that a query selects. Raises: `CollectionFailed`."""
     if query.dataset_ref is None:
         raise CollectionFailed(
-            "the benchmark has no dataset; set its datasetRef to the name of an upload",
+            "the benchmark has no dataset; edit the benchmark and enter the name of an upload as its Dataset (datasetRef)",
             code="DATASET_NOT_FOUND",
         )
     with resources.db.read_statement() as session:

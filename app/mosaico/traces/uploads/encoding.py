@@ -4,7 +4,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any, Final
 
 from sqlalchemy import text
@@ -58,7 +58,7 @@ class ReadSummary:
 
     `has_items`: a trace names its item, which other traces may have, too. `ignored_keys` are the first
     keys of traces that are not used, of another file what was left out. `run_name` is the one that the upload itself
-    states.
+    states. `columns` are those of a table by the field that each is read as.
     """
 
     count: int
@@ -67,6 +67,7 @@ class ReadSummary:
     ignored_keys: Sequence[str] = ()
     reader: TraceReaderVersion | None = None
     run_name: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +131,7 @@ def encode_traces(
         ignored_keys=[*uploaded.list_unused()],
         reader=uploaded.reader,
         run_name=uploaded.run_name,
+        columns=dict(uploaded.columns),
     )
 
 

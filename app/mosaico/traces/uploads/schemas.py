@@ -24,6 +24,7 @@ class LocalDatasetView(WireModel):
     trace_count: int
     size_bytes: int
     ignored_keys: list[str]
+    columns: dict[str, StoredText]
     created_at: datetime
 
 

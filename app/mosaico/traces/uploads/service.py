@@ -79,6 +79,7 @@ def store_local_dataset(
         trace_count=summary.count,
         size_bytes=size_bytes,
         ignored_keys=list(summary.ignored_keys),
+        columns=dict(summary.columns),
     )
     session.add(dataset)
     try:

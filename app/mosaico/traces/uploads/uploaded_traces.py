@@ -1,8 +1,9 @@
 """The traces of an upload, from lines in the upload format or from a file of any format."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, NamedTuple
 
 from mosaico.core.web.uploads import iter_lines
@@ -23,13 +24,14 @@ from mosaico.traces.upload_errors import InvalidTrace
 
 class UploadedTraces(NamedTuple):
     """The traces of an upload, what reads them if that is known, what of them is not used (known when all of them are
-    read), and the name of the run that the upload states.
+    read), the name of the run that the upload states, and the columns of a table by the field that each is read as.
     """
 
     traces: Iterator[Trace]
     reader: TraceReaderVersion | None
     list_unused: Callable[[], Sequence[str]] = tuple
     run_name: str = ""
+    columns: Mapping[str, str] = MappingProxyType({})
 
 
 def uploaded_lines(
@@ -108,4 +110,5 @@ def uploaded_file(name: str, file: IO[bytes], options: ReadOptions | None = None
         map(make_storable, reading.traces),
         reader_of(reading.importer_name),
         reading.report.describe_left_out,
+        columns=reading.report.columns,
     )

@@ -41,6 +41,7 @@ class FormPage:
     that of a resource without revisions is `revision_of` its fields. `preview` gives the values of the template that depend on
     the typed body; they are shown below the input `preview_at`. `submit_too` are the name and the text of a second button,
     which does more than save.
+    `is_choice_first` is whether the inputs below the preview depend on those above it.
     """
 
     form: SchemaForm
@@ -57,6 +58,7 @@ class FormPage:
     template: str = "form.html"
     preview: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     preview_at: str = ""
+    is_choice_first: bool = False
 
     @property
     def is_edit(self) -> bool:

@@ -58,6 +58,8 @@ function replaceFragments(page, selector, remember, retryAfter) {
     // A part with a field that is being filled in waits until that is left.
     if (!remember && old.contains(active) && active.matches(FIELDS)) active.onblur = () => retryAfter(1000);
     else if (fresh) replaceFragment(old, fresh);
+    // What was waited for is a page of its own.
+    else if (old.dataset.poll === "page") location.reload();
   }
 }
 

@@ -1,0 +1,175 @@
+"""The fields of a setup, and what they mean: measures of a file, a cron expression, who has an agent; pure."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from mosaico.metrics.score_directions import direction_of_score
+from mosaico.metrics.types import Direction
+from mosaico.traces.types import Trace
+
+LOCAL: Final = "local"
+# What `fields` of a draft has when nothing was typed.
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "source": LOCAL, "datasetId": "", "datasetRef": "", "name": "", "measure": "", "also": [],
+    "direction": "", "minEffect": "0.02", "neverBelow": "", "agentId": "", "agentName": "",
+    "days": "*", "time": "06:30", "timezone": "UTC", "tell": ["regressed", "missing"],
+    "channel": "SLACK", "endpoints": [],
+}  # fmt: skip
+LISTS: Final = ("also", "tell")
+DAYS: Final = (("*", "night"), ("1-5", "weekday"))
+DIRECTIONS: Final = (
+    (Direction.HIGHER_IS_BETTER, "higher ▲"),
+    (Direction.LOWER_IS_BETTER, "lower ▼"),
+)
+
+
+class SourceChoice(NamedTuple):
+    """A source of traces: how the answers of each night reach it, and what its dataset is called."""
+
+    name: str
+    text: str
+    repeats: str
+    dataset: str
+
+
+SOURCES: Final = (
+    SourceChoice(
+        LOCAL,
+        "an uploaded file",
+        "A file has no agent to call. Each night judges the newest upload of this dataset; a night without a new one says"
+        " “no new data” and gives no verdict. So something of yours uploads the answers of each night, for example your"
+        " CI with an API key:",
+        "Name of the dataset",
+    ),
+    SourceChoice(
+        "langfuse",
+        "Langfuse",
+        "Each night reads the newest run of this dataset in the Langfuse project of the agent. Whatever runs your agent"
+        " over the dataset keeps doing so.",
+        "Name of the dataset in Langfuse",
+    ),
+    SourceChoice(
+        "otel",
+        "spans (OpenTelemetry)",
+        "Each night reads the spans that your agent has sent to this service for the dataset.",
+        "Value of the attribute that names the dataset",
+    ),
+    SourceChoice(
+        "harness",
+        "a harness that calls the agent",
+        "Each night this service runs the agent itself over a file of tasks in its harness folder.",
+        "File of the harness folder",
+    ),
+)
+
+
+class Measure(NamedTuple):
+    """A KPI that a setup can create; `metric` is its metric with options, as the API takes it."""
+
+    key: str
+    name: str
+    text: str
+    formula: str
+    metric: Any
+    direction: Direction
+    unit: str | None = None
+    is_quality: bool = True
+
+
+_COST: Final = Measure(
+    "cost", "cost per task", "from the traces, USD", "COST_USD", "COST_USD",
+    Direction.LOWER_IS_BETTER, "USD", is_quality=False,
+)  # fmt: skip
+_LATENCY: Final = Measure(
+    "latency", "latency p50", "from the traces, ms", "LATENCY_MS.p50", "LATENCY_MS",
+    Direction.LOWER_IS_BETTER, "ms", is_quality=False,
+)  # fmt: skip
+_EXPECTED: Final = (
+    Measure(
+        "pass", "pass rate", "share of items whose answer equals the expected one (EXACT_MATCH)",
+        "EXACT_MATCH", "EXACT_MATCH", Direction.HIGHER_IS_BETTER,
+    ),
+    Measure(
+        "similarity", "similarity", "words in common with the expected answer (ROUGE)", "ROUGE", "ROUGE",
+        Direction.HIGHER_IS_BETTER,
+    ),
+)  # fmt: skip
+# Where no row can be read before the first run.
+UNREAD: Final = (*_EXPECTED, _COST, _LATENCY)
+MAX_SCORES: Final = 6
+
+
+def list_measures(traces: Sequence[Trace]) -> list[Measure]:
+    """The measures that these traces have values for, the one that decides first: a score of the source, otherwise
+    the comparison with expected answers.
+    """
+    return [*_scores(traces), *_measures_of_traces(traces)]
+
+
+def _scores(traces: Sequence[Trace]) -> Iterator[Measure]:
+    names = dict.fromkeys(name for trace in traces for name in trace.scores)
+    for name in [*names][:MAX_SCORES]:
+        known = direction_of_score(name, "", "").direction
+        direction = Direction.HIGHER_IS_BETTER if known is Direction.NEITHER else known
+        better = "lower" if direction is Direction.LOWER_IS_BETTER else "higher"
+        yield Measure(
+            f"score:{name}", name, "score of the file", f"SCORE[{json.dumps(name, ensure_ascii=False)}]",
+            {"key": "SCORE", "options": {"name": name, "better": better}}, direction,
+        )  # fmt: skip
+
+
+def _measures_of_traces(traces: Sequence[Trace]) -> Iterator[Measure]:
+    if any(trace.expected_output or trace.expected_any or trace.expected_all for trace in traces):
+        yield from _EXPECTED
+    if any(trace.cost_usd is not None for trace in traces):
+        yield _COST
+    if any(trace.latency_ms is not None for trace in traces):
+        yield _LATENCY
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The fields of a draft, with those that are not typed at their defaults."""
+
+    fields: Mapping[str, Any]
+    measures: Sequence[Measure]
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any], measures: Sequence[Measure]) -> "Setup":
+        return cls({**DEFAULTS, **fields}, measures)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.fields[name]
+
+    @property
+    def source(self) -> SourceChoice:
+        return next((s for s in SOURCES if s.name == self["source"]), SOURCES[0])
+
+    @property
+    def decider(self) -> Measure | None:
+        """The measure that decides: the chosen one, otherwise the first that is about quality."""
+        chosen = next((m for m in self.measures if m.key == self["measure"]), None)
+        return chosen or next((m for m in self.measures if m.is_quality), None)
+
+    @property
+    def others(self) -> list[Measure]:
+        return [m for m in self.measures if m.key in self["also"] and m is not self.decider]
+
+    @property
+    def direction(self) -> Direction:
+        typed = self["direction"]
+        if typed in {*Direction}:
+            return Direction(typed)
+        return self.decider.direction if self.decider else Direction.HIGHER_IS_BETTER
+
+    @property
+    def name(self) -> str:
+        return str(self["name"] or self["datasetRef"])
+
+    @property
+    def cron(self) -> str:
+        """The cron expression of the days and the time; what is not a time stays, and its error names it."""
+        hour, _, minute = self["time"].partition(":")
+        return f"0 {minute or '0'} {hour} * * {self['days']}"
