@@ -26,6 +26,7 @@ from mosaico.kpis.series_types import RunsEvidence, SeriesState
 from mosaico.kpis.verdict_types import RunVerdict, ValueVerdict
 from mosaico.metrics.types import MetricNote
 from mosaico.run_store.plan import RunPlan
+from mosaico.run_store.recorded_attributes import RunRecord
 from mosaico.run_store.write_back_state import WriteBackState
 from mosaico.traces.production import TraceWindow
 
@@ -295,6 +296,17 @@ class RunMetricAggregate(Base):
     missing: Mapped[dict[str, Any]]
     verdict: Mapped[ValueVerdict | None] = mapped_column(ModelJson(ValueVerdict))
     over_runs: Mapped[RunsEvidence | None] = mapped_column(ModelJson(RunsEvidence))
+
+
+class RunAttributes(Base):
+    """What the traces of a run say of the agent, and what changed since its baseline. It outlives the purge of the traces."""
+
+    __tablename__ = "run_attributes"
+
+    run_seq: Mapped[int] = mapped_column(
+        ForeignKey("benchmark_runs.seq", ondelete="CASCADE"), primary_key=True
+    )
+    record: Mapped[RunRecord] = mapped_column(ModelJson(RunRecord))
 
 
 class RunItems(Base):
