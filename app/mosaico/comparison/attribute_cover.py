@@ -45,14 +45,15 @@ def rank_changes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cover:
-    """How many of the fallen and of the other items have a difference; `excess` is the difference of both shares, `p` the
+    """How many of the fallen and of the other items have a difference; `share` is that of the fallen, `excess` its difference from that of the others, `p` the
     probability that chance makes it so large.
     """
 
     change: AttributeChange
     fell: int
     others: int
-    fallen_share: float
+    share: float | None
+    frequency: float
     excess: float
     p: float
     is_concentrated: bool = False
@@ -66,7 +67,7 @@ class _Cover:
             not self.is_concentrated,
             -self.excess if self.is_concentrated else 0.0,
             is_new,
-            -self.fallen_share,
+            -self.frequency,
             rank_of(change.name),
             change.name,
             change.after or "",
@@ -81,6 +82,7 @@ class _Cover:
             after=None if change.after is None else cut_value(change.after),
             fell=self.fell,
             others=self.others,
+            share=self.share,
             is_concentrated=self.is_concentrated,
             same_items_as=leader,
         )
@@ -94,8 +96,9 @@ def _cover(change: AttributeChange, fallen: frozenset[str], item_count: int) -> 
         change=change,
         fell=fell,
         others=others,
+        share=_share(fell, len(fallen)) if fallen else None,
         # Where nothing fell, the most frequent differences are first.
-        fallen_share=_share(fell, len(fallen)) if fallen else other_share,
+        frequency=_share(fell, len(fallen)) if fallen else other_share,
         excess=_share(fell, len(fallen)) - other_share,
         p=_chance_of_more(fell, others, len(fallen), other_count),
     )

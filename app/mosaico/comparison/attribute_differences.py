@@ -94,6 +94,7 @@ def find_differences(compared: ComparedAttributes) -> WhatChanged:
         metric=compared.metric,
         items=len(items),
         fell=len(fallen),
+        others=len(items) - len(fallen),
         # What an agent did (its tools, its outcome) says nothing of what it is.
         has_attributes=bool(attributes - MANY_VALUED - {PROMPT_SIZE}) or "tag" in attributes,
         differences=tuple(ranked[:MAX_DIFFERENCES]),

@@ -39,6 +39,12 @@ class AttributeDifference(WireModel):
     ] = None
     fell: Annotated[int, Field(description="Number of fallen items with the difference.")]
     others: Annotated[int, Field(description="Number of other items with the difference.")]
+    share: Annotated[
+        float | None,
+        Field(
+            description="Share of the fallen items with the difference; null where nothing fell."
+        ),
+    ] = None
     is_concentrated: Annotated[
         bool,
         Field(description="Whether it is more frequent in fallen items than chance explains."),
@@ -68,6 +74,7 @@ class WhatChanged(WireModel):
     ] = None
     items: Annotated[int, Field(description="Number of items that both runs have.")] = 0
     fell: Annotated[int, Field(description="Number of fallen items.")] = 0
+    others: Annotated[int, Field(description="Number of items that did not fall.")] = 0
     has_attributes: Annotated[
         bool, Field(description="Whether the traces of the run record attributes.")
     ] = False
@@ -83,11 +90,6 @@ class WhatChanged(WireModel):
         tuple[StoredText, ...],
         Field(description="Attributes that differ by their nature, such as the ID of a session."),
     ] = ()
-
-    @property
-    def others(self) -> int:
-        """The number of items that did not fall."""
-        return self.items - self.fell
 
 
 class ValueCount(WireModel):
