@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mosaico.overview.agent_versions import VersionNames
 from mosaico.run_store.recorded_attributes import (
     AttributeDifference,
     AttributeProfile,
@@ -23,6 +24,12 @@ def attributes_of_night(back: int) -> dict[str, str]:
         for first, model, prompt in VERSIONS
         if back >= first
     )
+
+
+def version_of_night(back: int) -> str:
+    """The ID of the version of a night."""
+    names = attributes_of_night(back)
+    return VersionNames(names["model"], names["promptVersion"]).digest
 
 
 def record_of_night(back: int, items: int, *, is_bad: bool, baseline_id: str | None) -> RunRecord:
