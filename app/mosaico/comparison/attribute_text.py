@@ -92,6 +92,11 @@ def describe_what_changed(changed: WhatChanged, limit: int = MAX_LINES) -> list[
     return [*_lines(changed, limit), *name_shared_items(changed)]
 
 
+def explain_drop(changed: WhatChanged) -> list[str]:
+    """What changed, where something differs or fell; nothing of runs that are the same."""
+    return describe_what_changed(changed) if changed.differences or changed.fell else []
+
+
 def list_differences(changed: WhatChanged, limit: int = MAX_LINES) -> Sequence[str]:
     """The first differences without their numbers."""
     return [describe_difference(difference) for difference in changed.differences[:limit]]

@@ -226,15 +226,18 @@ def _compare(
 
 
 def _compared_kpis(comparison: Comparison) -> list[ComparedKpi]:
+    """The KPIs of a comparison; of a benchmark without KPIs, the metrics that decide."""
+    verdicts = [(kpi.name, kpi.verdict) for kpi in comparison.kpis] or [
+        (row.metric, row.verdict) for row in comparison.metrics if row.metric in comparison.judged
+    ]
     rows = []
-    for kpi in comparison.kpis:
-        verdict = kpi.verdict
+    for name, verdict in verdicts:
         text = describe_change(verdict, verdict.scale, verdict.unit)
         figures = FigureFormat.of([verdict.value], verdict.unit, verdict.scale)
         before, now = figures.write_pair(verdict.baseline_value, verdict.value)
         rows.append(
             ComparedKpi(
-                kpi.name,
+                name,
                 verdict.verdict,
                 before or "",
                 now or "",

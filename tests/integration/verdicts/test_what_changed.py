@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Mapping
 
+import pytest
+
 from tests.integration.verdicts.conftest import CompleteRun, traces
 from tests.support.service import JSON, Service
 
@@ -86,3 +88,53 @@ def test_compared_runs__say_what_changed_between_them(
     )["whatChanged"]
     stored = service.get(f"/benchmark-runs/{tuesday['id']}/attributes")["whatChanged"]
     assert compared["differences"] == stored["differences"]
+
+
+def test_agent_versions__have_their_runs_and_kpis_and_are_compared(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    """Version v14 passes 35 and 34 of 40 items, a mean of 0.8625; v15 passes 15 of 40."""
+    complete_run("sunday", _night(range(5), BEFORE))
+    monday = complete_run("monday", _night(range(6), BEFORE))
+    tuesday = complete_run("tuesday", _night(range(25), AFTER))
+
+    versions = service.get("/agents/agent-001/versions", benchmarkId="bench-001")
+    newest, before = versions["versions"]
+    assert (newest["model"], newest["prompt"], newest["runs"]) == ("gpt-5.2-mini", "v15", 1)
+    assert (before["prompt"], before["runs"], before["lastRunId"]) == ("v14", 2, monday["id"])
+    assert before["kpis"][0]["mean"] == pytest.approx(0.8625)
+    assert newest["kpis"][0]["mean"] == pytest.approx(0.375)
+    assert newest["kpis"][0]["intervalLow"] < 0.375 < newest["kpis"][0]["intervalHigh"]
+    assert [night["runId"] for night in versions["nights"]][-1] == tuesday["id"]
+
+    html = service.client.get(
+        "/agents/agent-001", params={"benchmark": "bench-001", "a": before["id"], "b": newest["id"]}
+    ).text
+    assert "Never seen apart" in html
+    assert "regressed" in html
+    same = {"benchmark": "bench-001", "a": newest["id"], "b": newest["id"]}
+    assert "two different versions" in service.client.get("/agents/agent-001", params=same).text
+
+
+def test_agent_versions__a_run_with_the_old_prompt_tells_model_and_prompt_apart(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    complete_run("monday", _night(range(5), BEFORE))
+    complete_run("tuesday", _night(range(6), {**AFTER, "promptVersion": "v14"}))
+    complete_run("wednesday", _night(range(25), AFTER))
+
+    versions = service.get("/agents/agent-001/versions", benchmarkId="bench-001")["versions"]
+    chosen = {"benchmark": "bench-001", "a": versions[2]["id"], "b": versions[0]["id"]}
+    html = service.client.get("/agents/agent-001", params=chosen).text
+    assert "gpt-5.2-mini" in html
+    assert "Never seen apart" not in html
+
+
+def test_agent_versions__without_attributes_says_what_to_record(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    complete_run("monday", traces(range(5)))
+
+    versions = service.get("/agents/agent-001/versions", benchmarkId="bench-001")
+    assert (versions["versions"], versions["unknownRuns"]) == ([], 1)
+    assert "promptVersion" in service.client.get("/agents/agent-001").text

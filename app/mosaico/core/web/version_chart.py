@@ -28,6 +28,8 @@ COLORS: Final = 5
 # Of a name above its segment.
 CHARACTER: Final = 7
 NAME_SIZE: Final = 11
+# Of a name above a short segment.
+NAME_CHARS: Final = 24
 
 
 class VersionPoint(NamedTuple):
@@ -87,7 +89,7 @@ def _draw_segments(
             f' height="6" rx="3" fill="{INK}"><title>{escape(name)}</title></rect>'
         )
         # A name that would cover the one before is in the table only.
-        text = shorten(name, max(int(width / CHARACTER), 14))
+        text = shorten(name, max(int(width / CHARACTER), NAME_CHARS))
         start = min(left, WIDTH - LEFT - len(text) * CHARACTER)
         if start >= last_end:
             yield draw_text(start, 28, text, size=NAME_SIZE)
