@@ -192,3 +192,21 @@ def test_benchmark__baseline_is_pinned_and_unpinned_and_power_is_shown(
     assert "with 80 % power" in power.stderr
     wrong = mosaico("benchmarks", "baseline", "bench-001", "--unpin", "--pin", run["id"])
     assert wrong.exit_code == 2
+
+
+def test_agent_versions__are_those_that_the_traces_record(mosaico: Shell, service: Service) -> None:
+    service.create_agent()
+    service.create_benchmark(
+        metrics=["ACCURACY"], measures=[{"id": "quality", "name": "quality", "formula": "ACCURACY"}]
+    )
+    for night, prompt in (("monday", "v14"), ("tuesday", "v15")):
+        traces = [pair(n, "yes", "yes") | {"tags": [f"promptVersion:{prompt}"]} for n in range(6)]
+        service.upload(traces, run_name=night)
+        service.complete_run(runName=night)
+
+    listed = mosaico.ok("agents", "versions", "agent-001", "--benchmark", "bench-001")
+    titles, newest, before = cells(listed.stdout)
+    assert titles == ["prompt", "model", "first run", "last run", "runs", "KPIs"]
+    assert (newest[0], before[0]) == ("v15", "v14")
+    assert newest[4] == "1"
+    assert newest[5].startswith("quality 1")
