@@ -149,11 +149,13 @@ def were_apart(versions: Iterable[AgentVersion], a: AgentVersion, b: AgentVersio
 
 
 def _value_of(profile: AttributeProfile, names: Collection[str]) -> str | None:
-    for name, counts in profile.values.items():
-        if plain_name(name) in names:
-            frequent = [c.value for c in counts if c.items >= MIN_SHARE * profile.items]
-            return " + ".join(frequent) or None
-    return None
+    """The values of all attributes with such a name: of `promptName` and `promptVersion`, "support 15"."""
+    values = dict.fromkeys(
+        " + ".join(c.value for c in counts if c.items >= MIN_SHARE * profile.items)
+        for name, counts in profile.values.items()
+        if plain_name(name) in names
+    )
+    return " ".join(filter(None, values)) or None
 
 
 def _read_nights(
