@@ -50,7 +50,10 @@ class AgentVersion(WireModel):
 
     id: Annotated[str, Field(description="Digest of model and prompt.")]
     model: StoredText | None
-    prompt: StoredText | None
+    prompt: Annotated[
+        StoredText | None,
+        Field(description="Name and version of the prompt, or the release; null if not recorded."),
+    ]
     first_at: Annotated[datetime, Field(description="When the first run of the version started.")]
     last_at: Annotated[datetime, Field(description="When the last run of the version started.")]
     runs: Annotated[int, Field(description="Number of its valid runs.")]
@@ -78,7 +81,7 @@ class AgentVersions(WireModel):
 
     agent_id: str
     benchmark_id: str | None
-    versions: list[AgentVersion]
+    versions: Annotated[list[AgentVersion], Field(description="The versions, newest first.")]
     nights: Annotated[list[VersionNight], Field(description="The runs, oldest first.")]
     unknown_runs: Annotated[
         int, Field(description="Number of runs of whose traces nothing was recorded.")

@@ -110,5 +110,9 @@ class AttributeProfile(WireModel):
 class RunRecord(WireModel):
     """What the traces of a run say of the agent, and what differs from the baseline; null without one."""
 
-    profile: AttributeProfile = AttributeProfile()
-    what_changed: WhatChanged | None = None
+    profile: Annotated[
+        AttributeProfile, Field(description="The attributes of the traces with few values.")
+    ] = AttributeProfile()
+    what_changed: Annotated[
+        WhatChanged | None, Field(description="What changed since the baseline; null without one.")
+    ] = None
