@@ -45,6 +45,7 @@ from mosaico.overview.router import router as overview
 from mosaico.overview.search_page import router as search_page
 from mosaico.overview.setup_pages import router as setup_pages
 from mosaico.overview.system_pages import router as system_pages
+from mosaico.overview.version_router import router as agent_versions
 from mosaico.reporting.pages import router as trend_page
 from mosaico.reporting.router import history_router as kpi_files
 from mosaico.reporting.router import router as run_pictures
@@ -86,6 +87,7 @@ SIGNED_PATHS = re.compile(rf"{PREFIX}/webhooks/(langfuse|benchmarks/[^/]+/runs)"
 ROUTERS: tuple[Router, ...] = (
     benchmark_runs,
     agents,
+    agent_versions,
     benchmarks,
     baselines,
     run_pictures,

@@ -36,6 +36,7 @@ BOUNDED = {
     "kpi_history.run_seq": PER_RUN,
     "login_links.api_key_id": "people log in; expired links are purged",
     "processed_source_runs.benchmark_id,agent_id": "the runs of a dataset in its source",
+    "run_attributes.run_seq": "one row",
     "run_evaluations.run_seq": "a row per rule, at most 1,000",
     "run_items.run_seq": "one row",
     "run_llm_usage.run_seq": PER_RUN,

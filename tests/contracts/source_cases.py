@@ -299,7 +299,7 @@ def run_trace(langfuse: FakeLangfuse) -> Trace:
         input="question 0",
         expected_output="answer 0",
         error="the agent gave up",
-        attributes={"topic": "topic 0", "environment": "sdk-experiment"},
+        attributes={"model": "small-model", "topic": "topic 0", "environment": "sdk-experiment"},
         url=f"{langfuse.url}/project/project-1/traces/{trace_id}{observation}",
         input_tokens=200,
         # Two calls with 20 tokens and the number of their span, 2 and 3; the task lasts 1,200 ms at

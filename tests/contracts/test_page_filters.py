@@ -24,6 +24,7 @@ OF_EVERY_LIST: Final = frozenset({"limit", "cursor"})
 PAGES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "/agents": "/agents",
+        "/agents/{agentId}/versions": "/agents/billing",
         "/alert-configs": "/alerts",
         "/alerts": "/alert-history",
         "/audit": "/audit",

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import Final
+from urllib.parse import urlencode
 
 import pytest
 from sqlalchemy import text
@@ -28,6 +29,7 @@ from mosaico.traces.registry import TracePage
 from mosaico.traces.service import create_collection, store_page
 from mosaico.traces.types import Trace
 from mosaico.triggers.models import TriggerEvent
+from tests.support.page_attributes import version_of_night
 from tests.support.page_data import (
     HOSTILE,
     time_of_night,
@@ -64,9 +66,13 @@ QUERIES: Final[Mapping[str, str]] = MappingProxyType(
         "/formulas": f"formula=AVERAGE(EXACT_MATCH,ROUGE)&run={RUN}",
     }
 )
+# Two versions of an agent: the last night has a new model and prompt.
+AGENT_VERSIONS: Final = "/agents/billing?" + urlencode(
+    {"benchmark": "support", "a": version_of_night(1), "b": version_of_night(0)}
+)
 # Other states of pages, with data.
 STATES: Final = (
-    "/runs/run-triage-tickets-0", "/runs/run-in-progress", "/runs/run-failed",
+    AGENT_VERSIONS, "/runs/run-triage-tickets-0", "/runs/run-in-progress", "/runs/run-failed",
     "/benchmarks/support/kpis/support-pass?agent=billing&agent=sql",
     f"/compare?base={BASE}&run={RUN}&layout=case",
     "/compare?base=run-triage-tickets-1&run=run-triage-tickets-0", "/benchmarks/support/kpis/support-cost",

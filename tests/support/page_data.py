@@ -22,12 +22,13 @@ from mosaico.kpis.verdict_types import (
     RunVerdict,
     ValueVerdict,
 )
-from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate, TraceResult
+from mosaico.run_store.models import BenchmarkRun, RunAttributes, RunMetricAggregate, TraceResult
 from mosaico.run_store.plan import RunPlan
 from mosaico.schedules.models import ScheduleConfig, ScheduleFire
 from mosaico.statistics.verdict_rules import Scale, Side, Verdict
 from mosaico.traces.models import CollectedTrace, Collection, TraceTranscript
 from tests.support.page_alerts import LOST_TRACES, write_alert
+from tests.support.page_attributes import BROKEN, attributes_of_night, record_of_night
 from tests.support.replays import write_or_replay
 
 AGENTS = {"billing": "Billing bot", "sql": "SQL copilot", "triage": "Triage"}
@@ -70,7 +71,7 @@ def _write_month(session: Session, nights: int, now: datetime) -> None:
     ]
     write_runs(session, runs)
     _write_run_in_progress(session, now)
-    write_traces(session, "run-billing-support-0", broken=10)
+    write_traces(session, "run-billing-support-0", broken=BROKEN)
     write_traces(session, "run-billing-support-1", broken=0)
     write_alert(session, now)
 
@@ -115,6 +116,8 @@ class PageRun(NamedTuple):
     verdict: Verdict = Verdict.NO_EVIDENCE
     is_valid: bool = True
     baseline_id: str | None = None
+    # How many nights ago it was, for the version of its agent; None: nothing is recorded of its traces.
+    back: int | None = None
 
 
 def _night(
@@ -133,6 +136,7 @@ def _night(
         time_of_night(now, back), value=value, baseline=level, verdict=verdict,
         is_valid=not (is_last and (agent_id, benchmark_id) == ("triage", "tickets")),
         baseline_id=f"run-{agent_id}-{benchmark_id}-{back + 1}" if back < nights - 1 else None,
+        back=back,
     )  # fmt: skip
 
 
@@ -169,8 +173,9 @@ def _stored_run(
     verdict: Verdict,
     is_valid: bool,
     baseline_id: str | None,
+    back: int | None,
 ) -> BenchmarkRun:
-    del value, baseline
+    del value, baseline, back
     differences = ("agent revision 14 → 15",) if verdict is Verdict.REGRESSED else ()
     return BenchmarkRun(
         id=run_id, benchmark_id=benchmark_id, agent_id=agent_id, status="COMPLETED",
@@ -188,8 +193,13 @@ def _stored_run(
 
 
 def _values_of(run: BenchmarkRun, page_run: PageRun) -> list[Any]:
-    _, agent_id, benchmark_id, at, value, baseline, verdict, is_valid, _ = page_run
+    _, agent_id, benchmark_id, at, value, baseline, verdict, is_valid, baseline_id, back = page_run
     rows: list[Any] = []
+    if back is not None:
+        record = record_of_night(
+            back, ITEMS, is_bad=verdict is Verdict.REGRESSED, baseline_id=baseline_id
+        )
+        rows.append(RunAttributes(run_seq=run.seq, record=record))
     for kpi_id, name, gate, kpi_value, kpi_verdict, scale in (
         (f"{benchmark_id}-pass", "pass rate", True, value, verdict, Scale.RATE),
         (f"{benchmark_id}-cost", "cost per task", False, 0.04, Verdict.INCONCLUSIVE, Scale.RATIO),
@@ -305,6 +315,7 @@ def write_traces(session: Session, run_id: str, *, broken: int, text: str = "ref
                 item_id=f"case-{item:03d}", trial=trial, outcome="scored",
                 input=f"How much is the {text} of order {item}?",
                 expected_output=f"The {text} of order {item} is 12 EUR.", output=output, tags=["category:refund"],
+                attributes=attributes_of_night(int(run_id.rpartition("-")[2])),
                 url=f"https://langfuse.example/trace/{position}", latency_ms=812.0 + position,
                 input_tokens=900, output_tokens=40, cost_usd=0.0041, turns=2,
                 tool_calls=[{"name": "refund.lookup", "arguments": {"order": item}, "ok": not fails, "latencyMs": 41.0}],

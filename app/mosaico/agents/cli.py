@@ -15,6 +15,8 @@ from mosaico.core.console.table import (
     format_cell,
     print_details,
     print_link,
+    print_table,
+    tabulate,
     time_field,
 )
 from mosaico.core.console.terminal import (
@@ -25,6 +27,7 @@ from mosaico.core.console.terminal import (
     print_json,
     print_status,
 )
+from mosaico.core.text import count_noun, format_number
 from mosaico.core.web.page_paths import path_of
 
 cli = CommandGroup("agents", help="Manage agents.")
@@ -37,6 +40,32 @@ COLUMNS = (
     field("langfuseProjectName", "project"),
     Column("secret", lambda agent: "set" if agent["secretSet"] else "none"),
     time_field("createdAt", "created"),
+)
+
+
+def _describe_kpis(version: JSON) -> str:
+    """The mean of each KPI with its interval."""
+    return "; ".join(
+        f"{kpi['name']} {format_number(kpi['mean'])}" + _describe_interval(kpi)
+        for kpi in version["kpis"]
+        if kpi["mean"] is not None
+    )
+
+
+def _describe_interval(kpi: JSON) -> str:
+    low, high = kpi["intervalLow"], kpi["intervalHigh"]
+    if low is None or high is None:
+        return ""
+    return f" (95 % CI {format_number(low)} to {format_number(high)})"
+
+
+VERSION_COLUMNS = (
+    field("prompt"),
+    field("model"),
+    time_field("firstAt", "first run"),
+    time_field("lastAt", "last run"),
+    field("runs"),
+    Column("KPIs", _describe_kpis),
 )
 OPTIONS = {
     "source": FieldOption(
@@ -108,3 +137,32 @@ def check_agent(
     if not check["ok"]:
         print_status(f"error: {check['errorCode']}: {check['detail']}")
         raise typer.Exit(EXIT_UNSUCCESSFUL)
+
+
+@cli.command("versions")
+def list_versions(
+    agent: Annotated[str, id_argument("agent", agents.path)],
+    benchmark: Annotated[
+        str, typer.Option("--benchmark", metavar="ID", help="Benchmark whose runs are read.")
+    ],
+    days: Annotated[
+        int, typer.Option("--days", min=1, help="Length of the period that is read.")
+    ] = 60,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """List the versions of an agent that its traces record, newest first, with the mean of each KPI."""
+    with open_api() as api:
+        versions = api.get(
+            f"{agents.path}{path_of(agent)}/versions", benchmarkId=benchmark, days=str(days)
+        )
+        address = f"{api.pages_url}{path_of('agents', agent)}"
+    if output is OutputFormat.JSON:
+        print_json(versions)
+        return
+    print_table(tabulate(versions["versions"], VERSION_COLUMNS))
+    if versions["unknownRuns"]:
+        print_status(
+            f"{count_noun(versions['unknownRuns'], 'run')} recorded neither a model nor a prompt;"
+            " record both as metadata or tags of the traces (model:…, promptVersion:…)"
+        )
+    print_link(address, output)

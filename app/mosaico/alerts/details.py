@@ -9,6 +9,7 @@ from pydantic import Field
 from mosaico.core.schemas import StoredText, WireModel
 from mosaico.kpis.series_types import RunsEvidence
 from mosaico.kpis.verdict_types import ValueVerdict
+from mosaico.run_store.recorded_attributes import WhatChanged
 from mosaico.statistics.anomaly import AnomalyMethod, AnomalyScore
 
 
@@ -86,6 +87,12 @@ class AlertDetails(WireModel):
         ),
     ] = None
     changes: tuple[StoredText, ...] = ()
+    what_changed: Annotated[
+        WhatChanged | None,
+        Field(
+            description="The same differences with what of the drop they cover; null where no run before is known."
+        ),
+    ] = None
     rule_revision: Annotated[
         int | None, Field(description="Revision of the alert rule that was evaluated.")
     ] = None

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import NamedTuple, TypeAlias
 
+from mosaico.alerts.details import AlertDetails
 from mosaico.alerts.level_change import BAD_STATES, AlertFields, describe_change, describe_levels
 from mosaico.alerts.rules import AlertEventState
+from mosaico.comparison.attribute_text import describe_what_changed
 from mosaico.core.text import describe_duration, format_in_zone, format_number
 from mosaico.core.web.page_paths import (
     rule_page_path,
@@ -259,7 +261,7 @@ def _sentences(cause: AlertCause, zone: tzinfo) -> Iterator[str]:
     if cause.other_value_names:
         yield f"The same is true of {', '.join(cause.other_value_names)}."
     if AlertEventState(alert.state) in BAD_STATES:
-        yield _changes(alert.details.changes)
+        yield from _changes(alert.details)
     if alert.state == AlertEventState.RESOLVED and alert.details.since is not None:
         yield (
             f"The incident lasted {describe_duration(alert.created_at - alert.details.since)}, from"
@@ -281,10 +283,16 @@ def _first_line(alert: AlertFields, zone: tzinfo) -> str:
     return f"{line.removesuffix('.')}; since {format_in_zone(since, zone)}."
 
 
-def _changes(changes: Sequence[str]) -> str:
-    if not changes:
-        return "No change of the agent, its model or the benchmark is known."
-    return f"Changes since the run before: {'; '.join(changes)}."
+def _changes(details: AlertDetails) -> Iterator[str]:
+    changed = details.what_changed
+    if changed is not None:
+        prefix = "Changed: " if changed.differences else ""
+        lines = describe_what_changed(changed)
+        yield from (f"{prefix}{line.removesuffix('.')}." for line in lines)
+    elif details.changes:
+        yield f"Changes since the run before: {'; '.join(details.changes)}."
+    else:
+        yield "What changed is not known: there is no run before this one to compare its traces with."
 
 
 def _trace_links(alert: AlertFields) -> Iterator[MessageLink]:

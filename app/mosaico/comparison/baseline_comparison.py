@@ -3,18 +3,21 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
-from mosaico.comparison.baselines import find_baseline, find_ruler_changes
+from mosaico.comparison.baselines import BaselineRun, find_baseline, find_ruler_changes
 from mosaico.comparison.comparison_rules import RunComparison
 from mosaico.comparison.comparison_spec import ComparisonResult, ComparisonSpec
 from mosaico.comparison.comparison_verdicts import render_compared, render_not_compared
 from mosaico.comparison.equal_metrics import find_equal_metrics
 from mosaico.comparison.measured_runs import read_measured_runs
+from mosaico.comparison.run_attributes import read_run_attributes, record_run, with_differences
 from mosaico.comparison.run_verdict_text import FIRST_RUN, NOT_COMPARABLE, SAME_SOURCE_RUN
 from mosaico.comparison.value_failures import ValueFailures, log_failures
 from mosaico.core.interruption import interrupted_by
 from mosaico.formula import compile_formula
+from mosaico.items.attributes import ItemAttributes
 from mosaico.items.label_counts import TraceSummaries, summarize_traces, with_label_counts
 from mosaico.items.matrix import ItemMatrix, pair_items
 from mosaico.items.queries import read_items
@@ -28,6 +31,7 @@ from mosaico.metrics.registry import column_of
 from mosaico.metrics.types import MetricRef
 from mosaico.run_store.plan import RunPlan
 from mosaico.run_store.queries import get_run
+from mosaico.run_store.recorded_attributes import RunRecord
 from mosaico.run_store.rules import Validity, ValidityVerdict
 from mosaico.run_store.run_series import RunPoints, metric_series
 from mosaico.statistics.verdict_rules import Verdict
@@ -40,12 +44,13 @@ TIMEOUT_S = 600.0
 
 
 class ComparedRunResult(NamedTuple):
-    """The verdicts of a run, and its points for the evidence over several runs: None for an invalid
-    run, and when the comparison failed.
+    """The verdicts of a run, its points for the evidence over several runs: None for an invalid
+    run, and when the comparison failed; and what its traces record.
     """
 
     verdicts: RunVerdicts
     points: RunPoints | None = None
+    record: RunRecord | None = None
 
 
 class BaselineOutdated(Exception):
@@ -109,9 +114,12 @@ def compare_with_baseline(
     else:
         verdicts = _with_equal(render_compared(comparison, result, pairing), spec)
     log_failures(run_id, verdicts.failures)
+    run = BaselineRun(run_seq, run_id, plan)
+    record = record_run(comparison, result.deciders, pairing, partial(_load_attributes, job), run)
+    verdicts = replace(verdicts, run=with_differences(verdicts.run, record.what_changed))
     if validity.validity is not Validity.VALID:
-        return ComparedRunResult(verdicts)
-    return ComparedRunResult(verdicts, _without_gaps(points, gaps))
+        return ComparedRunResult(verdicts, record=record)
+    return ComparedRunResult(verdicts, _without_gaps(points, gaps), record)
 
 
 def _without_gaps(points: RunPoints, gaps: Mapping[str, MetricGap]) -> RunPoints:
@@ -219,6 +227,12 @@ def compute_in_child(
     points = points_of_run(spec, kpi_values, failures)
     result = compute(spec)
     return replace(result, failures={**failures.by_key, **result.failures}), points
+
+
+def _load_attributes(job: JobContext, run: BaselineRun) -> ItemAttributes:
+    job.checkpoint()
+    with job.resources.db.read() as session, interrupted_by(job.checkpoint, session):
+        return read_run_attributes(session, run)
 
 
 def _load_items(

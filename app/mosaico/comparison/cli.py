@@ -174,7 +174,12 @@ def _fetch_comparison(
 
 
 def _print_comparison(comparison: JSON) -> None:
+    from mosaico.comparison.attribute_text import explain_drop
+    from mosaico.run_store.recorded_attributes import WhatChanged
+
     print_result(format_cell(comparison["verdict"]["explanation"]))
+    for line in explain_drop(WhatChanged.model_validate(comparison["whatChanged"])):
+        print_result(f"changed: {format_cell(line)}")
     _print_section(None, comparison["kpis"], (field("name", "kpi"), *VERDICT_COLUMNS))
     _print_section(
         None, [*comparison["metrics"], *comparison["usage"]], (field("metric"), *VERDICT_COLUMNS)

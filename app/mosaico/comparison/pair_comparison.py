@@ -1,7 +1,7 @@
 """Compares a candidate run with a baseline run: verdicts, flipped items, enriched features, usage."""
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,11 +9,11 @@ from mosaico.comparison.baselines import Baseline, BaselineRun
 from mosaico.comparison.comparison_rules import RunComparison, metric_rule
 from mosaico.comparison.comparison_spec import (
     ComparisonResult,
-    ComparisonSpec,
-    MetricComparisonSpec,
 )
 from mosaico.comparison.comparison_verdicts import render_compared, render_not_compared
 from mosaico.comparison.equal_metrics import find_equal_metrics
+from mosaico.comparison.fallen_items import find_fallen_by
+from mosaico.comparison.run_attributes import compare_pair
 from mosaico.comparison.schemas import (
     CategoryComparison,
     ComparedRun,
@@ -27,10 +27,11 @@ from mosaico.comparison.schemas import (
     PeerRun,
     TraceLink,
 )
+from mosaico.comparison.usage_comparison import compare_usage
 from mosaico.comparison.value_failures import log_failures
-from mosaico.comparison.verdict_text import LOST_METRIC, not_compared, render_verdict
+from mosaico.comparison.verdict_text import LOST_METRIC, not_compared
 from mosaico.core.errors import Invalid
-from mosaico.items.attributes import USAGE, ItemAttributes
+from mosaico.items.attributes import ItemAttributes
 from mosaico.items.flipped import (
     Flip,
     ItemMeans,
@@ -40,7 +41,6 @@ from mosaico.items.flipped import (
     find_flips,
     item_means,
 )
-from mosaico.items.formulas.properties import ValueRange
 from mosaico.items.matrix import ItemMatrix, ItemPairing, pair_items
 from mosaico.kpis.evaluate import KpiValue, PlannedKpi
 from mosaico.kpis.verdict_types import BaselineSelection, RunVerdict, RunVerdicts
@@ -49,7 +49,7 @@ from mosaico.metrics.registry import provider_for
 from mosaico.metrics.types import Direction, MetricSpec
 from mosaico.run_store.plan import RunPlan
 from mosaico.statistics.sequential import Scan
-from mosaico.statistics.verdict_rules import About, Scale, Side, Verdict, VerdictRule
+from mosaico.statistics.verdict_rules import About, Scale, Verdict
 from mosaico.statistics.whole_runs import MeasuredRuns
 
 if TYPE_CHECKING:
@@ -57,9 +57,6 @@ if TYPE_CHECKING:
 
 MAX_FLIPS = 50
 MAX_CONSTANT_ITEMS = 50
-
-_USAGE_RULE = VerdictRule(side=Side.HIGH, scale=Scale.RATIO)
-_USAGE_UNITS = {"LATENCY_MS": "ms", "TOTAL_TOKENS": "tokens", "COST_USD": "USD"}
 
 
 class MetricNotCompared(Invalid):
@@ -133,12 +130,24 @@ def compare(pair: RunPair) -> Comparison:
         kpis=_kpi_comparisons(pair, verdicts),
         metrics=_metric_comparisons(candidate, verdicts, find_equal_metrics(spec)),
         # One name and one verdict for one figure.
-        usage=_usage_comparisons(pair, spec, left_out=verdicts.metrics.keys()),
+        usage=compare_usage(
+            candidate.run.id,
+            baseline.attributes.usage,
+            candidate.attributes.usage,
+            spec,
+            left_out=verdicts.metrics.keys(),
+        ),
         judged=list(deciders.names),
         decided_by=deciders.by,
         guard=deciders.guard,
         flipped_items=_flipped_items(pair, flips),
         enriched_features=_enriched_features(candidate, pairing, flips),
+        what_changed=compare_pair(
+            (baseline.attributes, candidate.attributes),
+            (BaselineRun(0, baseline.run.id, baseline.plan), candidate.plan),
+            find_fallen_by(deciders, candidate.plan, pair.kpis, pairing),
+            pairing,
+        ),
         peers=list(pair.peer_runs),
         constant_items=_constant_items(pair),
         categories=categories,
@@ -183,32 +192,6 @@ def _metric_comparisons(
             if name not in candidate.plan.added_columns or verdict.value or verdict.effect
         ),
         *(MetricComparison(metric=name, verdict=lost) for name in candidate.lost),
-    ]
-
-
-def _usage_comparisons(
-    pair: RunPair, judged: ComparisonSpec, *, left_out: Collection[str]
-) -> list[MetricComparison]:
-    """The changes of latency, tokens and cost, by the terms of what is `judged`. Imports numpy and scipy."""
-    from mosaico.comparison.child_computation import compute
-
-    usage = pair.candidate.attributes.usage
-    pairing = pair_items(pair.baseline.attributes.usage, usage)
-    spec = replace(
-        _usage_spec(usage, pairing),
-        about=judged.about,
-        measured_runs=judged.measured_runs,
-        run_sd=judged.run_sd,
-    )
-    result = compute(spec)
-    log_failures(pair.candidate.run.id, result.failures)
-    return [
-        MetricComparison(
-            metric=name,
-            verdict=render_verdict(name, change, Scale.RATIO, unit=_USAGE_UNITS[name]),
-        )
-        for name, change in result.metrics.items()
-        if name not in left_out
     ]
 
 
@@ -280,26 +263,6 @@ def select_flip_metric(pair: RunPair, requested: str | None) -> str | None:
     directed = [name for name in columns if specs[name].direction is not Direction.NEITHER]
     rates = [name for name in directed if metric_rule(specs[name]).scale is Scale.RATE]
     return next(iter(rates or directed), None)
-
-
-def _usage_spec(usage: ItemMatrix, pairing: ItemPairing) -> ComparisonSpec:
-    """The usage figures that both runs report."""
-    reported = [
-        name
-        for name in USAGE
-        if item_means(pairing.baseline, name) and item_means(pairing.candidate, name)
-    ]
-    return ComparisonSpec(
-        run=usage,
-        candidate=pairing.candidate,
-        baseline=pairing.baseline,
-        is_paired=pairing.is_paired,
-        metrics=[
-            MetricComparisonSpec(column=name, rule=_USAGE_RULE, limits=ValueRange(0.0, None))
-            for name in reported
-        ],
-        kpis=(),
-    )
 
 
 def _verdicts(

@@ -13,6 +13,7 @@ from mosaico.core.schemas import Identifier, Page, StoredText, WireModel
 from mosaico.items.flipped import FlipCause
 from mosaico.kpis.evaluate import PlannedKpi
 from mosaico.kpis.verdict_types import RunVerdict, ValueVerdict
+from mosaico.run_store.recorded_attributes import WhatChanged
 from mosaico.run_store.rules import Validity
 from mosaico.statistics.verdict_rules import About
 
@@ -255,6 +256,12 @@ class Comparison(WireModel):
     guard: str | None
     flipped_items: FlippedItems | None
     enriched_features: list[EnrichedFeature]
+    what_changed: Annotated[
+        WhatChanged,
+        Field(
+            description="The differences between the traces of the runs, and what of the drop they cover."
+        ),
+    ] = WhatChanged()
     peers: list[PeerRun]
     constant_items: ConstantItems | None
     categories: list[CategoryComparison]

@@ -318,6 +318,8 @@ def _attributes(trace: Trace) -> AttributeRow:
             None if None in tokens else float(sum(filter(None, tokens))),
             trace.cost_usd,
         ),
+        failed_tools=[call.name for call in trace.tool_calls or () if call.ok is False],
+        prompt_size=trace.input_tokens,
     )
 
 

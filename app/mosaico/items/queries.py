@@ -132,9 +132,10 @@ ITEM_COUNT = text(
 ATTRIBUTE_ROWS = _read_of_selected_items(
     f"""{REVISION} AS revision, {ALL_TAGS} AS tags, {OUTCOME_IN_RUN} AS outcome,
         jsonb_path_query_array(trace.tool_calls, '$[*].name') AS tools,
-        trace.latency_ms, trace.input_tokens + trace.output_tokens AS tokens, trace.cost_usd""",
+        jsonb_path_query_array(trace.tool_calls, '$[*] ? (@.ok == false).name') AS failed_tools,
+        trace.input_tokens, trace.latency_ms, trace.input_tokens + trace.output_tokens AS tokens, trace.cost_usd""",
     """
-    SELECT item_id, revision, tags, outcome, tools, latency_ms, tokens, cost_usd
+    SELECT item_id, revision, tags, outcome, tools, failed_tools, input_tokens, latency_ms, tokens, cost_usd
     FROM trace
     """,
 )
@@ -236,9 +237,25 @@ def list_trace_links(
 
 
 def _attribute_row(
-    item_id: str, revision: str, tags: list[str], outcome: str, tools: Any, *usage: float | None
+    item_id: str,
+    revision: str,
+    tags: list[str],
+    outcome: str,
+    tools: Any,
+    failed_tools: Any,
+    prompt_size: float | None,
+    *usage: float | None,
 ) -> AttributeRow:
-    return AttributeRow(item_id, revision, tags, TraceOutcome(outcome), tools or [], usage)
+    return AttributeRow(
+        item_id,
+        revision,
+        tags,
+        TraceOutcome(outcome),
+        tools or [],
+        usage,
+        failed_tools or [],
+        prompt_size,
+    )
 
 
 def read_item_inputs(

@@ -4,7 +4,7 @@ and `mosaico.benchmarks.pages`, which do not import runs.
 
 from typing import Annotated
 
-from fastapi import Path, Query, Request, Response
+from fastapi import Depends, Path, Query, Request, Response
 
 from mosaico.access.deps import READ, RUN
 from mosaico.agents import queries as agent_queries
@@ -27,6 +27,13 @@ from mosaico.core.web.pages import Crumb, build_url, list_in_api, render_page
 from mosaico.core.web.query_parameters import ListQuery
 from mosaico.core.web.routes import Router
 from mosaico.overview.pages import VERDICTS, read_grid_cells
+from mosaico.overview.version_view import (
+    VersionChoice,
+    read_agent_versions,
+    read_choice,
+    version_page,
+    versions_in_api,
+)
 
 router = Router()
 
@@ -34,6 +41,7 @@ SHOWN_REVISIONS = 10
 
 AgentId = Annotated[str, Path(alias="agentId")]
 BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
+ChosenVersions = Annotated[VersionChoice, Depends(read_choice)]
 Archived = Annotated[bool, Query()]
 
 
@@ -64,35 +72,47 @@ def show_agents(
 
 
 @router.get("/agents/{agentId}", dependencies=READ)
-def show_agent(request: Request, agent_id: AgentId, res: Res) -> Response:
-    """Show one agent: its trace source, the state of its credentials, and its verdicts."""
-    return _render_agent(request, agent_id, res)
+def show_agent(request: Request, agent_id: AgentId, res: Res, choice: ChosenVersions) -> Response:
+    """Show one agent: its verdicts, its versions, its trace source, and the state of its credentials."""
+    return _render_agent(request, agent_id, res, choice)
 
 
 @router.post("/agents/{agentId}/check", dependencies=RUN)
 def check_agent(request: Request, agent_id: AgentId, res: Res) -> Response:
     """Check the agent's Langfuse credentials and show what is wrong."""
-    return _render_agent(request, agent_id, res, agents_api.check_agent(agent_id, res))
+    check = agents_api.check_agent(agent_id, res)
+    return _render_agent(request, agent_id, res, VersionChoice(), check)
 
 
 def _render_agent(
-    request: Request, agent_id: str, res: Resources, check: AgentCheck | None = None
+    request: Request,
+    agent_id: str,
+    res: Resources,
+    choice: VersionChoice,
+    check: AgentCheck | None = None,
 ) -> Response:
     with res.db.read() as session:
         agent = agent_queries.get_agent(session, agent_id)
         cells = read_grid_cells(session, res.clock(), agent_id=agent_id)
         view = agent_view(agent, res)
+    benchmarks = {item.cell.benchmark_id: item.cell.benchmark_name for item in cells}
+    versions = read_agent_versions(res, agent_id, choice, list(benchmarks))
+    parts = {"versions": versions_in_api(versions, choice.days)} if benchmarks else {}
+    page = version_page(request, res, versions, choice, benchmarks)
+    if (compared := page["compared"]) is not None and compared.api:
+        parts["comparison"] = compared.api
     return render_page(
         request,
         "agent.html",
         title=agent.name,
         nav=AGENTS,
         api=path_of("agents", agent_id),
-        api_parts=VERDICTS,
+        api_parts={**VERDICTS, **parts},
         steps=AGENT_STEPS,
         agent=view,
         cells=cells,
         check=check,
+        **page,
     )
 
 

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.access.deps import READ
 from mosaico.comparison.change_text import describe_change, format_amount
+from mosaico.comparison.change_view import ChangeView, view_changes
 from mosaico.core.row_counts import MAX_COUNTED
 from mosaico.core.web.deps import Res
 from mosaico.core.web.page_paths import path_of
@@ -37,6 +38,7 @@ class NewsCard(NamedTuple):
     values: str
     change: str
     run_again: "RunAgainForm | None" = None
+    changes: ChangeView | None = None
 
 
 class RunAgainForm(NamedTuple):
@@ -158,7 +160,10 @@ def _card(cell: OverviewCell) -> NewsCard:
         return NewsCard(cell, outcome, subject, "", "", run_again)
     # The page of the run has the adjusted interval and p.
     interval = f", 95 % CI {text.bounds}" if text.bounds else ""
-    return NewsCard(cell, outcome, cell.kpi.name, text.values, f"{text.delta}{interval}")
+    changes = view_changes(cell.what_changed) if cell.what_changed else None
+    return NewsCard(
+        cell, outcome, cell.kpi.name, text.values, f"{text.delta}{interval}", changes=changes
+    )
 
 
 def _run_again_form(cell: OverviewCell) -> RunAgainForm:

@@ -31,6 +31,7 @@ from mosaico.overview.schemas import (
     OverviewCell,
     StaleAgent,
 )
+from mosaico.run_store.attribute_queries import read_recorded_changes
 from mosaico.run_store.expected_end import expect_ends
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.rules import IN_PROGRESS, MAX_RETRIES, RETRYABLE, RunStatus, Validity
@@ -207,7 +208,9 @@ def _read_cells(session: Session, seqs: Sequence[int], since: datetime) -> list[
     for event in list_open_events(session, [run.id for run in runs]):
         alert = OpenAlert(alert_id=event.id, notification_id=event.notification_id)
         alerts[event.run_id].append(alert)
-    return [_cell(run, kpis.get(run.seq), alerts[run.id], since) for run in runs]
+    cells = [_cell(run, kpis.get(run.seq), alerts[run.id], since) for run in runs]
+    changes = read_recorded_changes(session, [cell.run_id for cell in cells if cell.is_recent])
+    return [cell.model_copy(update={"what_changed": changes.get(cell.run_id)}) for cell in cells]
 
 
 def read_activity(session: Session) -> Activity:

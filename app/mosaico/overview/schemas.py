@@ -8,6 +8,7 @@ from pydantic import Field
 
 from mosaico.core.schemas import StoredText, WireModel
 from mosaico.kpis.verdict_types import ValueVerdict
+from mosaico.run_store.recorded_attributes import WhatChanged
 from mosaico.run_store.rules import RunStatus
 from mosaico.statistics.verdict_rules import Verdict
 
@@ -61,6 +62,12 @@ class OverviewCell(WireModel):
     ]
     kpi: HeadlineKpi | None
     open_alerts: list[OpenAlert]
+    what_changed: Annotated[
+        WhatChanged | None,
+        Field(
+            description="What changed since the baseline; null where the run is not recent or that is not known."
+        ),
+    ] = None
 
 
 class ActiveRun(WireModel):

@@ -230,6 +230,7 @@ def _print_preview(files: "tuple[ResultSource, ResultSource]", reader: "TraceRea
 
 def _print(files: "ComparedFiles", *, is_complete: bool) -> None:
     from mosaico.comparison.answer_text import draw_interval, short_text
+    from mosaico.comparison.attribute_text import explain_drop
     from mosaico.comparison.whole_run_text import describe_whole_runs
     from mosaico.reporting.comparison_page import (
         METRIC_TITLES,
@@ -255,6 +256,8 @@ def _print(files: "ComparedFiles", *, is_complete: bool) -> None:
     remarks = describe_whole_runs(verdicts, is_file=True)
     for sentence in filter(None, (count_changes(files), _pairing_hint(comparison), *remarks)):
         print_result(sentence)
+    for line in explain_drop(comparison.what_changed):
+        print_result(f"changed: {format_cell(line)}")
     flips = comparison.flipped_items
     if flips and files.items:
         print_result("")

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from mosaico.comparison.attribute_text import explain_drop
 from mosaico.comparison.change_text import (
     change_bar,
     describe_change,
@@ -183,6 +184,7 @@ def html_comparison(files: ComparedFiles) -> str:
     body = [
         *map(_paragraph, [*explanations, count_changes(files), comparison.verdict.explanation]),
         *_charts(files, deciding),
+        *_what_changed(comparison),
         "<h2>Metrics</h2>",
         html_table(METRIC_TITLES, metric_rows(comparison)),
         *_flipped_items(files),
@@ -190,6 +192,13 @@ def html_comparison(files: ComparedFiles) -> str:
         html_table((), ([remark] for remark in files.remarks)),
     ]
     return html_page(f"{headline(comparison)} ({' against '.join(names)})", body, style=STYLE)
+
+
+def _what_changed(comparison: Comparison) -> Iterator[str]:
+    lines = explain_drop(comparison.what_changed)
+    if lines:
+        yield "<h2>What changed</h2>"
+        yield from map(_paragraph, lines)
 
 
 def metric_rows(comparison: Comparison) -> Iterator[list[str]]:

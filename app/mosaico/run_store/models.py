@@ -26,6 +26,7 @@ from mosaico.kpis.series_types import RunsEvidence, SeriesState
 from mosaico.kpis.verdict_types import RunVerdict, ValueVerdict
 from mosaico.metrics.types import MetricNote
 from mosaico.run_store.plan import RunPlan
+from mosaico.run_store.recorded_attributes import RunRecord
 from mosaico.run_store.write_back_state import WriteBackState
 from mosaico.traces.production import TraceWindow
 
@@ -299,6 +300,17 @@ class RunMetricAggregate(Base):
     percentiles: Mapped[list[float] | None] = mapped_column(ARRAY(DOUBLE_PRECISION))
     # [trials, passed, items]; none where a value is not 0 or 1, and in rows of earlier versions.
     passes: Mapped[list[list[int]] | None] = mapped_column(JSONB(none_as_null=True))
+
+
+class RunAttributes(Base):
+    """What the traces of a run say of the agent, and what changed since its baseline. It outlives the purge of the traces."""
+
+    __tablename__ = "run_attributes"
+
+    run_seq: Mapped[int] = mapped_column(
+        ForeignKey("benchmark_runs.seq", ondelete="CASCADE"), primary_key=True
+    )
+    record: Mapped[RunRecord] = mapped_column(ModelJson(RunRecord))
 
 
 class RunItems(Base):

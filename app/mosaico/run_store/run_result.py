@@ -12,6 +12,7 @@ from mosaico.kpis.verdict_types import RunVerdicts
 from mosaico.metrics.aggregate import Aggregate
 from mosaico.metrics.registry import column_of
 from mosaico.run_store.plan import RunPlan
+from mosaico.run_store.recorded_attributes import RunRecord
 from mosaico.run_store.rules import Validity, ValidityVerdict
 from mosaico.run_store.run_series import ItemIndex, SeriesResult
 
@@ -51,7 +52,7 @@ class RunResult:
     the source has, including those it did not deliver. `metric_warning` names metrics that cannot read many of the
     expected texts, `gaps` are the reasons of those, by column, that have values of too few traces. `series` holds the KPIs and metrics over the
     last runs, by `metric_series` and `kpi_series`, with the items of this run; it is empty for an
-    invalid run and for one without new data. `night` is the `POSITION` of the run; None: its sequence number.
+    invalid run and for one without new data. `night` is the `POSITION` of the run; None: its sequence number. `record` is what its traces say of the agent.
     """
 
     run_id: str
@@ -69,6 +70,7 @@ class RunResult:
     series: Mapping[str, SeriesResult] = field(default_factory=dict)
     place: RunPlace = NEWEST
     night: int | None = None
+    record: RunRecord | None = None
 
     @property
     def benchmark_id(self) -> str:

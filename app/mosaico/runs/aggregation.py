@@ -68,7 +68,7 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
     if validity.validity is Validity.VALID:
         validity = add_reason(validity, unmeasured_deciders(plan, kpis, aggregates, gaps))
     validity = add_reason(validity, check_judge(job, lease))
-    verdicts, points = compare_with_baseline(
+    verdicts, points, record = compare_with_baseline(
         job,
         run_id=lease.run_id,
         run_seq=lease.run_seq,
@@ -110,6 +110,7 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
         series=judged.series,
         place=place,
         night=night,
+        record=record,
     )
 
 

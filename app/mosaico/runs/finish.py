@@ -18,7 +18,7 @@ from mosaico.kpis.evaluate import KpiValue
 from mosaico.kpis.models import KpiHistory
 from mosaico.kpis.verdict_types import BaselineSelection, RunVerdict
 from mosaico.run_store import rules
-from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate
+from mosaico.run_store.models import BenchmarkRun, RunAttributes, RunMetricAggregate
 from mosaico.run_store.rules import RunStatus, Validity
 from mosaico.run_store.run_result import RunResult
 from mosaico.run_store.run_series import kpi_series, metric_series, store_points
@@ -56,6 +56,8 @@ def finish_run(
     result = _with_steps(result, record_decisions(session, result, decisions, now))
     _store_metrics(session, result)
     session.add_all(_kpi_rows(result, now))
+    if result.record is not None:
+        session.add(RunAttributes(run_seq=result.run_seq, record=result.record))
     if result.items is not None:
         store_points(session, result.run_seq, result.items, result.series)
     if run.has_new_data and result.verdicts.run.verdict is Verdict.INVALID:

@@ -21,7 +21,9 @@ from mosaico.core.web.sse import EventStream, stream_events
 from mosaico.kpis.queries import get_kpis_of_run
 from mosaico.kpis.schemas import KpiValueView
 from mosaico.run_store import queries
+from mosaico.run_store.attribute_queries import read_run_record
 from mosaico.run_store.evaluations import list_evaluations
+from mosaico.run_store.recorded_attributes import RunRecord
 from mosaico.run_store.rules import RunStatus, TriggerType
 from mosaico.run_store.run_errors import list_run_errors
 from mosaico.run_store.run_list import DEFAULT_SORT, RunListFilter, SortOrder, search_runs
@@ -176,6 +178,15 @@ def list_compared_items(
 def get_run(run_id: RunId, res: Res) -> RunView:
     with res.db.read_statement() as session:
         return run_columns_view(queries.get_run_columns(session, run_id))
+
+
+@router.get("/{runId}/attributes", dependencies=READ)
+def get_run_attributes(run_id: RunId, res: Res) -> RunRecord:
+    """Show what the traces of a completed run record, and what changed since its baseline. Both are empty for a run that
+    ended before the service recorded them; rescore it.
+    """
+    with res.db.read() as session:
+        return read_run_record(session, queries.get_run(session, run_id).seq)
 
 
 @router.get("/{runId}/categories", dependencies=READ, responses=CONFLICT)

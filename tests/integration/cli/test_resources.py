@@ -219,3 +219,21 @@ def test_run__is_deleted_after_a_question(mosaico: Shell, service: Service) -> N
     assert mosaico("runs", "delete", run["id"]).exit_code == 2, "nobody answers the question"
     mosaico.ok("runs", "delete", run["id"], "--yes")
     service.expect_problem(404, "GET", f"/benchmark-runs/{run['id']}")
+
+
+def test_agent_versions__are_those_that_the_traces_record(mosaico: Shell, service: Service) -> None:
+    service.create_agent()
+    service.create_benchmark(
+        metrics=["ACCURACY"], measures=[{"id": "quality", "name": "quality", "formula": "ACCURACY"}]
+    )
+    for night, prompt in (("monday", "v14"), ("tuesday", "v15")):
+        traces = [pair(n, "yes", "yes") | {"tags": [f"promptVersion:{prompt}"]} for n in range(6)]
+        service.upload(traces, run_name=night)
+        service.complete_run(runName=night)
+
+    listed = mosaico.ok("agents", "versions", "agent-001", "--benchmark", "bench-001")
+    titles, newest, before = cells(listed.stdout)
+    assert titles == ["prompt", "model", "first run", "last run", "runs", "KPIs"]
+    assert (newest[0], before[0]) == ("v15", "v14")
+    assert newest[4] == "1"
+    assert newest[5].startswith("quality 1")

@@ -20,6 +20,7 @@ FAILED = re.compile(r"failed: |could not be computed")
 # What is read of a run, by the path of its route: the API, and the pages. Events are a stream.
 RUN_ROUTES = {
     "/api/v1/benchmark-runs/{runId}": ["$api/$run"],
+    "/api/v1/benchmark-runs/{runId}/attributes": ["$api/$run/attributes"],
     "/api/v1/benchmark-runs/{runId}/categories": ["$api/$run/categories"],
     "/api/v1/benchmark-runs/{runId}/results": ["$api/$run/results"],
     "/api/v1/benchmark-runs/{runId}/traces/{traceId:path}": ["$api/$run/traces/t-0-0"],

@@ -57,7 +57,7 @@ def test_source__row_becomes_a_complete_trace(langfuse: FakeLangfuse) -> None:
         tool_calls=(ToolCall(name="tool-0", ok=True, latency_ms=50.0),),
         turns=2,
         scores={"Tone": 0.5},
-        attributes={"topic": "topic 0", "environment": "sdk-experiment"},
+        attributes={"model": "small-model", "topic": "topic 0", "environment": "sdk-experiment"},
     )
 
 
@@ -83,6 +83,7 @@ def test_source__metadata_and_session_are_attributes(langfuse: FakeLangfuse) -> 
     def describe_call(answer: dict[str, Any]) -> None:
         for row in answer["data"]:
             row |= {"sessionId": "s-1", "userId": "u-1", "release": "v7", "version": "2"}
+            row |= {"promptName": "support", "promptVersion": 15}
 
     langfuse.experiment(items=1, metadata={"topic": "of the run"})
     langfuse.inject(ModifiedResponse(change=describe_row), path="/experiment-items")
@@ -101,6 +102,9 @@ def test_source__metadata_and_session_are_attributes(langfuse: FakeLangfuse) -> 
         "release": "v7",
         "version": "2",
         "environment": "sdk-experiment",
+        "model": "small-model",
+        "promptName": "support",
+        "promptVersion": "15",
     }
 
 

@@ -42,7 +42,7 @@ def test_v3__run_item_becomes_a_trace(langfuse_v3: FakeLangfuse) -> None:
         tool_calls=(ToolCall(name="tool-0", ok=True, latency_ms=50.0),),
         turns=2,
         scores={"Tone": 0.5},
-        attributes={"topic": "topic 0", "environment": "sdk-experiment"},
+        attributes={"model": "small-model", "topic": "topic 0", "environment": "sdk-experiment"},
     )
 
 

@@ -63,6 +63,28 @@ def test_compare__shows_verdict_interval_items_guesses_and_page(folder: Path) ->
     )
 
 
+def test_compare__says_what_changed_between_the_traces(folder: Path) -> None:
+    for name, wrong, model in (("monday", 5, "gpt-5.1"), ("tuesday", 25, "gpt-5.2-mini")):
+        rows = [
+            {"item": f"q{number}", "expected": "yes", "output": "no" if number < wrong else "yes", "model": model}
+            for number in range(ITEMS)
+        ]  # fmt: skip
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+    result = run("monday.jsonl", "tuesday.jsonl")
+
+    [line] = [line for line in result.stdout.splitlines() if line.startswith("changed: ")]
+    assert "model gpt-5.1 → gpt-5.2-mini" in line
+    assert "20 of 20 fallen items, 20 of 20 others" in line
+    assert "gpt-5.2-mini" in (folder / "tuesday.compare.html").read_text()
+
+
+def test_compare__without_attributes_says_what_to_record(folder: Path) -> None:
+    result = run("last-week.csv", "today.csv", "--no-html")
+    [line] = [line for line in result.stdout.splitlines() if line.startswith("changed: ")]
+    assert "promptVersion" in line
+
+
 def test_compare__all_lists_every_metric_and_equal_ones_in_one_row(folder: Path) -> None:
     lines = run("last-week.csv", "today.csv", "--all", "--no-html").stdout.splitlines()
     names = [line.partition("\t")[0] for line in lines]

@@ -16,8 +16,7 @@ from mosaico.alerts.models import AlertRule
 from mosaico.alerts.rules import RunSpan, ValueSpec
 from mosaico.core.errors import AppError, Unavailable
 from mosaico.kpis.series_types import OpenIncident
-from mosaico.run_store.plan_differences import describe_changes
-from mosaico.run_store.run_history import PastRun, list_comparable_runs, read_plan
+from mosaico.run_store.run_history import PastRun, list_comparable_runs
 from mosaico.run_store.run_result import RunResult
 from mosaico.run_store.run_series import SeriesResult
 from mosaico.statistics.sequential import MAX_REFERENCE
@@ -29,7 +28,7 @@ class RuleEvidence:
 
     `memory` is what the rule remembers; None where that follows from `replayed`, all runs before: a rule that has
     not judged a run of the agent yet, or a run that is late. `values` has the value in the run and in `past`, its
-    history. `changes` lists the changes of agent, model and benchmark since the last run of `past`.
+    history.
     """
 
     rule: AlertRule
@@ -38,7 +37,6 @@ class RuleEvidence:
     values: ValueHistory
     replayed: RuleHistory | None
     past: Sequence[PastRun]
-    changes: tuple[str, ...]
 
     def last_before(self, incident: OpenIncident | None) -> PastRun | None:
         """The last run before the first bad one: a page may come several bad runs after it."""
@@ -53,7 +51,6 @@ class EvidenceReader:
     def __init__(self, session: Session, result: RunResult, run: PastRun) -> None:
         self._session = session
         self._result, self._run = result, run
-        self._changes_since: dict[int, tuple[str, ...]] = {}
         self._histories: dict[tuple[RunSpan, ...], tuple[list[PastRun], MeasurementHistory]] = {}
         self._all_runs: RunReader | None = None
 
@@ -70,21 +67,11 @@ class EvidenceReader:
             values=self._values(rule, past, history),
             replayed=self._replayed(rule) if needs_replay else None,
             past=past,
-            # The first run that is measured differently has no history, but a cause.
-            changes=self._changes(past[-1])
-            if past
-            else self._result.verdicts.run.measured_differently,
         )
 
     @property
     def _run_agent(self) -> str:
         return self._result.agent_id
-
-    def _changes(self, previous: PastRun) -> tuple[str, ...]:
-        if previous.seq not in self._changes_since:
-            changes = read_changes(self._session, self._result, previous)
-            self._changes_since[previous.seq] = changes
-        return self._changes_since[previous.seq]
 
     def _history(self, spans: tuple[RunSpan, ...]) -> tuple[list[PastRun], MeasurementHistory]:
         if spans not in self._histories:
@@ -153,9 +140,3 @@ def _series_input(series_result: SeriesResult | None) -> SeriesInput | None:
         return None
     point = series_result.point
     return SeriesInput(series_result.levels, point.scale, point.side)
-
-
-def read_changes(session: Session, result: RunResult, previous: PastRun) -> tuple[str, ...]:
-    """The changes of agent, model and benchmark between an earlier run and this one."""
-    earlier = read_plan(session, previous.seq)
-    return () if earlier is None else describe_changes(earlier, result.plan)

@@ -3,20 +3,22 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mosaico.alerts import queries
+from mosaico.alerts.evaluation.change_finder import ChangeFinder
 from mosaico.alerts.evaluation.contributing_traces import TraceFinder, watched_columns
 from mosaico.alerts.evaluation.incident_rules import SeriesStep
 from mosaico.alerts.evaluation.judging import Assessed, Judge, Memory
 from mosaico.alerts.evaluation.rule_evidence import (
     EvidenceReader,
     RuleEvidence,
-    read_changes,
     with_run,
 )
 from mosaico.alerts.rules import AlertStatus, Assessment
 from mosaico.alerts.schemas import rule_spec
+from mosaico.comparison.attribute_differences import MAX_DIFFERENCES
+from mosaico.comparison.attribute_text import list_differences
 from mosaico.core.db import Database
 from mosaico.run_store.rules import RunStatus
 from mosaico.run_store.run_history import PastRun
@@ -73,6 +75,13 @@ class AlertDecision:
         return self.assessed is not None and self.assessed.is_reference_lost
 
 
+class _Finders(NamedTuple):
+    """What explains a breach: the traces behind it, and what changed before it."""
+
+    traces: TraceFinder
+    changes: ChangeFinder
+
+
 class AlertEvaluationService:
     """Judges runs by the rules about them. It only reads; `service.record_decisions` writes.
 
@@ -100,15 +109,15 @@ class AlertEvaluationService:
             reader = EvidenceReader(session, result, run)
             evidence = [reader.read(rule) for rule in rules]
         # From here on no transaction is open: anomaly statistics over the history take a while.
-        traces = TraceFinder(self._db, result)
-        return [self._decide(each, result, run, traces) for each in evidence]
+        finders = _Finders(TraceFinder(self._db, result), ChangeFinder(self._db, result))
+        return [self._decide(each, result, run, finders) for each in evidence]
 
     def _decide(
         self,
         evidence: RuleEvidence,
         result: RunResult,
         run: PastRun,
-        traces: TraceFinder,
+        finders: "_Finders",
     ) -> AlertDecision:
         judge, last = self._judge(evidence, run)
         memory = judge.memory_at(run) if run.is_late else judge.memory
@@ -128,7 +137,7 @@ class AlertEvaluationService:
         if not run.has_new_data and not run.is_other_data:
             return replace(decision, alone=judge.assess_alone(run))
         assessed = judge.assess(run, memory)
-        return replace(decision, assessed=self._detail(evidence, result, assessed, traces))
+        return replace(decision, assessed=self._detail(evidence, result, assessed, finders))
 
     def _judge(self, evidence: RuleEvidence, run: PastRun) -> tuple[Judge, Assessment | None]:
         """The rule with what it remembers, and its last assessment if that was found out only now."""
@@ -148,32 +157,29 @@ class AlertEvaluationService:
         evidence: RuleEvidence,
         result: RunResult,
         assessed: Assessed,
-        traces: TraceFinder,
+        finders: "_Finders",
     ) -> Assessed:
         """The condition with what explains it: the changes since the last good run, and the traces."""
         rule, value_spec, step = evidence.rule, assessed.value_spec, assessed.step
         previous = evidence.last_before(step.state.incident if step is not None else None)
         columns = watched_columns(rule, result)[:MAX_METRICS]
         assessment = assessed.assessment
+        changed = finders.changes.find(assessment, columns, previous)
         details = assessment.details.model_copy(
             update={
                 "value_name": value_spec.name,
                 "unit": value_spec.unit,
                 "is_share": value_spec.is_share,
                 "is_relative": step is not None and assessed.is_relative,
-                "changes": self._changes_since(evidence, result, previous),
-                "traces": traces.find(rule, assessment, columns, previous),
+                "changes": tuple(list_differences(changed, MAX_DIFFERENCES))
+                if changed
+                # The first run that is measured differently has no history, but a cause.
+                else result.verdicts.run.measured_differently,
+                "what_changed": changed,
+                "traces": finders.traces.find(rule, assessment, columns, previous),
             }
         )
         return replace(assessed, assessment=replace(assessment, details=details))
-
-    def _changes_since(
-        self, evidence: RuleEvidence, result: RunResult, previous: PastRun | None
-    ) -> tuple[str, ...]:
-        if previous is None or previous is evidence.past[-1]:
-            return evidence.changes
-        with self._db.read() as session:
-            return read_changes(session, result, previous)
 
 
 def _run_of(result: RunResult) -> PastRun:

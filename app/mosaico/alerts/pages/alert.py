@@ -21,6 +21,7 @@ from mosaico.alerts.publishing import DisplayNameReader
 from mosaico.alerts.rule_records import read_false_alarms
 from mosaico.alerts.rules import AlertEventState
 from mosaico.benchmarks.queries import list_owner_names
+from mosaico.comparison.change_view import view_changes
 from mosaico.core.keyset import MAX_LIMIT
 from mosaico.core.web.deps import Res
 from mosaico.core.web.forms.page_filters import PageFilters, SentFilters
@@ -158,6 +159,7 @@ def _view(session: Session, event: AlertEvent, now: datetime) -> dict[str, Any]:
         "value": None if event.value is None else figures.write(event.value),
         "expected": _expected(event.baseline, details, figures),
         "change": _change(details),
+        "changes": details.what_changed and view_changes(details.what_changed),
         "silences": [
             silence_row(session, silence)
             for silence in inbox_view.list_silences_of_alert(session, event, now)

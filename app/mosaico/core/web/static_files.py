@@ -21,6 +21,7 @@ STYLE_SHEETS: Final = (
     "content.css",
     "charts.css",
     "setup.css",
+    "changes.css",
 )
 
 

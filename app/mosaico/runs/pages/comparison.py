@@ -12,6 +12,7 @@ from mosaico.agents.queries import add_agent_names, get_agent, list_agent_names
 from mosaico.benchmarks.queries import get_benchmark
 from mosaico.comparison import stored_run_comparison
 from mosaico.comparison.change_text import describe_change, format_amount
+from mosaico.comparison.change_view import view_changes
 from mosaico.comparison.compared_items import (
     ItemOrder,
     common_metrics,
@@ -173,6 +174,7 @@ def show_comparison(
         benchmark=benchmark_name,
         choices=choices,
         comparison=comparison,
+        what_changed_view=view_changes(comparison.what_changed),
         baselines=baselines,
         candidate=candidate,
         layout=layout,

@@ -18,6 +18,7 @@ from mosaico.alerts.rule_records import RuleFalseAlarms, read_false_alarms
 from mosaico.benchmarks.models import Benchmark
 from mosaico.comparison.baselines import is_pinned
 from mosaico.comparison.change_text import change_bar, counting_ends, describe_change, format_amount
+from mosaico.comparison.change_view import explain_missing_changes, view_changes
 from mosaico.comparison.verdict_text import describe_runs_evidence
 from mosaico.core.keyset import PageQuery, find_whole_list
 from mosaico.core.resources import Resources
@@ -31,6 +32,7 @@ from mosaico.kpis.number_text import FigureFormat
 from mosaico.kpis.queries import get_kpis_of_run
 from mosaico.kpis.verdict_types import RunVerdict, ValueVerdict
 from mosaico.notifications.views import list_delivery_rows
+from mosaico.run_store.attribute_queries import read_recorded_changes
 from mosaico.run_store.evaluations import list_evaluations
 from mosaico.run_store.expected_end import expect_ends
 from mosaico.run_store.kpi_trend import (
@@ -107,7 +109,7 @@ def load_run_page(
         "reasons": [*(run.validity_reasons or []), *filter(None, [run.source_warning])],
         "explanation": run.verdict.explanation if run.verdict else None,
         "same_answers": run.verdict.same_answers if run.verdict else None,
-        "differences": run.verdict.differences if run.verdict else (),
+        **_changes(session, run),
         "baseline_ids": baseline_ids,
         "baselines": baselines,
         "compare_url": build_url("/compare", base=bases, run=run.id) if bases else None,
@@ -122,6 +124,15 @@ def load_run_page(
         "flips": load_flips(session, run, baseline_ids),
         "usage": _usage(session, run.seq),
         **_trend(session, run, kpis, zone_of),
+    }
+
+
+def _changes(session: Session, run: BenchmarkRun) -> dict[str, Any]:
+    """What changed since the baseline, or why that is not known."""
+    changed = read_recorded_changes(session, [run.id]).get(run.id)
+    return {
+        "changes": changed and view_changes(changed),
+        "no_changes": explain_missing_changes(run),
     }
 
 

@@ -184,6 +184,8 @@ def _parts_in_api(run: BenchmarkRun, view: Mapping[str, Any]) -> dict[str, str]:
     """What the page shows beside the run."""
     address = f"/benchmark-runs{path_of(run.id)}"
     parts = {"KPIs": f"{address}/kpis", "metrics": f"{address}/metrics"}
+    if view["changes"]:
+        parts["attributes"] = f"{address}/attributes"
     parts["alerts"] = build_url("/alerts", runId=run.id, limit=run_view.MAX_ALERTS)
     if view["alerts"]:
         parts["alert rules"] = build_url(

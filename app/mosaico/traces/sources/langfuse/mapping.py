@@ -136,7 +136,8 @@ def map_row(
         # Writers put tags on the row, into its metadata, or on the calls.
         tags=first_tags(row.get("tags"), metadata.get("tags")) or usage.tags,
         # Later ones win: the fields of the trace, then the item, then what the writer added.
-        attributes=parse_metadata(metadata)
+        attributes={**usage.versions}
+        | parse_metadata(metadata)
         | parse_metadata(get_object(row, "experimentItemMetadata"))
         | usage.attributes
         | parse_fields(row)
@@ -173,7 +174,8 @@ def map_root(
         output=None if failed or not is_recorded else _answer(output, task),
         error=error,
         tags=first_tags(root.get("tags"), metadata.get("tags")) or usage.tags,
-        attributes=parse_metadata(metadata)
+        attributes={**usage.versions}
+        | parse_metadata(metadata)
         | ({"name": name} if name else {})
         | usage.attributes
         | parse_fields(root)
@@ -210,7 +212,8 @@ def map_trace(
         output=None if failed else _answer(output, task),
         error=error,
         tags=tags if dataset_item is not None else (*tags, TAG_EXPECTED_OUTPUT_GONE),
-        attributes=parse_metadata(get_object(trace, "metadata"))
+        attributes={**usage.versions}
+        | parse_metadata(get_object(trace, "metadata"))
         | parse_metadata(get_object(dataset_item or {}, "metadata"))
         | parse_fields(trace)
         | select_labels(scores, task_id=task_id),

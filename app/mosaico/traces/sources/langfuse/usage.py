@@ -29,8 +29,18 @@ TASK_SPAN_NAME: Final = "experiment-item-task"
 ORDER_SLACK_MS: Final = 60_000
 
 
+# Fields of a call of a model, and the attributes that they are of its trace. The name of the model depends on the API.
+VERSION_FIELDS: Final = {
+    "providedModelName": "model",
+    "model": "model",
+    "promptName": "promptName",
+    "promptVersion": "promptVersion",
+}
+NO_VERSIONS: Final[Mapping[str, str]] = {}
+
+
 class ObservedSpan(NamedTuple):
-    """A Langfuse observation without its texts; times in milliseconds since 1970."""
+    """A Langfuse observation without its texts; times in milliseconds since 1970. `versions` name the model and the prompt."""
 
     id: str
     trace_id: str
@@ -45,6 +55,7 @@ class ObservedSpan(NamedTuple):
     cost_usd: float | None
     tags: tuple[str, ...]
     attributes: dict[str, str]
+    versions: Mapping[str, str] = NO_VERSIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +70,9 @@ class TaskSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentUsage:
-    """Usage of an agent in one trace. None means unknown: a sum with an unknown part is unknown."""
+    """Usage of an agent in one trace. None means unknown: a sum with an unknown part is unknown. `versions` are the
+    model and the prompt of its first call of a model.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -68,6 +81,7 @@ class AgentUsage:
     turns: int | None = None
     tags: tuple[str, ...] = ()
     attributes: dict[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_span(row: Mapping[str, Any]) -> ObservedSpan | None:
@@ -96,7 +110,15 @@ def parse_span(row: Mapping[str, Any]) -> ObservedSpan | None:
         cost_usd=_parse_cost(row),
         tags=first_tags(row.get("tags")),
         attributes=parse_fields(row),
+        versions=_parse_versions(row),
     )
+
+
+def _parse_versions(row: Mapping[str, Any]) -> dict[str, str]:
+    texts = {
+        attribute: row.get(name) for name, attribute in VERSION_FIELDS.items() if row.get(name)
+    }
+    return {name: str(value) for name, value in texts.items() if isinstance(value, str | int)}
 
 
 def select_descendants(task: TaskSpan, spans: Iterable[ObservedSpan]) -> list[ObservedSpan]:
@@ -170,6 +192,7 @@ def sum_usage(calls: Sequence[ObservedSpan]) -> AgentUsage:
         turns=sum(call.type == "GENERATION" for call in models) if calls else None,
         tags=next((call.tags for call in calls if call.tags), ()),
         attributes=next((call.attributes for call in calls if call.attributes), {}),
+        versions=next((call.versions for call in models if call.versions), NO_VERSIONS),
     )
 
 

@@ -22,7 +22,7 @@ from mosaico.traces.sources.langfuse.v4_paging import RowPage
 
 SCORES_PER_PAGE: Final = 100
 SPANS_PER_PAGE: Final = 1000
-SPAN_FIELDS: Final = "core,basic,usage,trace_context"
+SPAN_FIELDS: Final = "core,basic,usage,model,prompt,trace_context"
 
 
 def filter_parameter(*conditions: JSON) -> str:

@@ -1,0 +1,120 @@
+"""What the traces of a run say of the agent, and what changed since the baseline: read from stored traces."""
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy.orm import Session
+
+from mosaico.comparison.attribute_differences import (
+    ComparedAttributes,
+    find_differences,
+    profile_of,
+)
+from mosaico.comparison.attribute_text import list_differences
+from mosaico.comparison.baselines import BaselineRun
+from mosaico.comparison.comparison_rules import RunComparison
+from mosaico.comparison.deciders import Deciders
+from mosaico.comparison.fallen_items import FallenItems, find_fallen, find_fallen_by
+from mosaico.core.db import Database
+from mosaico.core.errors import AppError
+from mosaico.items.attributes import ItemAttributes
+from mosaico.items.matrix import ItemPairing, pair_items
+from mosaico.items.queries import read_attributes, read_items
+from mosaico.kpis.verdict_types import RunVerdict
+from mosaico.run_store.plan import RunPlan
+from mosaico.run_store.plan_differences import describe_changes
+from mosaico.run_store.recorded_attributes import RunRecord, WhatChanged
+
+
+def record_run(
+    comparison: RunComparison,
+    deciders: Deciders,
+    pairing: ItemPairing | None,
+    read: Callable[[BaselineRun], ItemAttributes],
+    run: BaselineRun,
+) -> RunRecord:
+    """The record of a run, with what changed since the newest run of its baseline; without a `pairing` no item is known
+    to have fallen.
+    """
+    attributes = read(run)
+    record = RunRecord(profile=profile_of(attributes))
+    if comparison.baseline is None:
+        return record
+    baseline = comparison.baseline.runs[0]
+    fallen = FallenItems()
+    if pairing is not None:
+        fallen = find_fallen_by(deciders, run.plan, comparison.kpis, pairing)
+    changed = compare_pair(
+        (read(baseline), attributes), (baseline, run.plan), fallen, pairing, comparison.ruler
+    )
+    return record.model_copy(update={"what_changed": changed})
+
+
+def with_differences(verdict: RunVerdict, changed: WhatChanged | None) -> RunVerdict:
+    """The verdict, whose differences begin with those that explain most."""
+    if changed is None:
+        return verdict
+    texts = dict.fromkeys([*list_differences(changed), *verdict.differences])
+    return verdict.model_copy(update={"differences": tuple(texts)})
+
+
+def compare_attributes(
+    db: Database, baseline: BaselineRun, run: BaselineRun, column: str | None
+) -> WhatChanged:
+    """What changed between two stored runs, with the items that fell by a metric of both."""
+    metric = next((metric for metric in run.plan.metrics if metric.column == column), None)
+    is_common = metric is not None and column in baseline.plan.columns
+    columns = [metric.column] if metric is not None and is_common else []
+    with db.read() as session:
+        pairing = pair_items(
+            *(
+                read_items(
+                    session, {side.seq: side.plan.columns}, columns, is_sample=run.plan.is_sample
+                )
+                for side in (baseline, run)
+            )
+        )
+    try:
+        fallen = find_fallen(pairing, metric if columns else None)
+    except AppError:  # the plugin of the metric is no longer installed
+        fallen = FallenItems()
+    attributes = _read(db, baseline), _read(db, run)
+    return compare_pair(attributes, (baseline, run.plan), fallen, pairing)
+
+
+def compare_pair(
+    attributes: tuple[ItemAttributes, ItemAttributes],
+    plans: tuple[BaselineRun, RunPlan],
+    fallen: FallenItems,
+    pairing: ItemPairing | None,
+    ruler: Sequence[str] = (),
+) -> WhatChanged:
+    """What changed between the traces and the plans of a baseline and a run; without a `pairing`, or with one that is
+    not paired, over all items of the run. `ruler` says how the run is measured differently.
+    """
+    is_paired = pairing is not None and pairing.is_paired
+    before, after = attributes
+    baseline, plan = plans
+    return find_differences(
+        ComparedAttributes(
+            before,
+            after,
+            pairing.candidate.items if pairing and is_paired else after.usage.items,
+            fallen.items,
+            fallen.metric,
+            list(dict.fromkeys([*ruler, *describe_changes(baseline.plan, plan)])),
+            is_paired=is_paired,
+            baseline_run_id=baseline.id,
+        )
+    )
+
+
+def _read(db: Database, run: BaselineRun) -> ItemAttributes:
+    with db.read() as session:
+        return read_run_attributes(session, run)
+
+
+def read_run_attributes(session: Session, run: BaselineRun) -> ItemAttributes:
+    """The attributes of the items of a stored run."""
+    return read_attributes(
+        session, [run.seq], cluster_field=run.plan.cluster_field, is_sample=run.plan.is_sample
+    )
