@@ -224,6 +224,23 @@ class TraceView(TraceResultView):
     transcript: Transcript | None
 
 
+class ItemNightView(WireModel):
+    """An item in one run: the values of its trials by the metric that decides. `isRight` is about their mean; null
+    where nothing says so. A run without the item has no `traces`.
+    """
+
+    run_id: str
+    agent_id: str
+    created_at: datetime
+    trials: Annotated[
+        list[float | None], Field(description="Values of the metric that decides, trial by trial.")
+    ]
+    value: float | None
+    is_right: Annotated[bool | None, Field(description="Whether the answer is right.")]
+    failures: Annotated[int, Field(description="Number of trials in which the agent failed.")]
+    traces: int
+
+
 class RunErrorView(WireModel):
     """The errors that one rule classed: whose fault they are, how many, and the first of them with its trace."""
 

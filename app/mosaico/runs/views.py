@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from mosaico.core.schemas import view_of_row
+from mosaico.run_store.deciding_metric import DecidingMetric
+from mosaico.run_store.item_nights import ItemNight
 from mosaico.run_store.models import BenchmarkRun, TraceResult
 from mosaico.run_store.queries import TraceDetail, TraceWithResult
 from mosaico.run_store.trace_list import outcome_in_run
 from mosaico.runs.schemas import (
+    ItemNightView,
     MissingValueView,
     RunView,
     ToolCallView,
@@ -43,6 +46,19 @@ def trace_view(columns: list[str], row: TraceDetail) -> TraceView:
         else [ToolCallView.model_validate(call) for call in trace.tool_calls],
         scores=trace.scores or {},
         transcript=row.transcript,
+    )
+
+
+def item_night_view(night: ItemNight, decider: DecidingMetric | None) -> ItemNightView:
+    return ItemNightView(
+        run_id=night.run_id,
+        agent_id=night.agent_id,
+        created_at=night.created_at,
+        trials=night.values or [],
+        value=night.value,
+        is_right=night.is_right(decider),
+        failures=night.failures,
+        traces=night.traces,
     )
 
 

@@ -152,13 +152,20 @@ def _draw_title(title: str) -> str:
 
 
 def draw_frame(
-    title: str, description: str, body: Sequence[str], *, height: int = HEIGHT, role: str = "img"
+    title: str,
+    description: str,
+    body: Sequence[str],
+    *,
+    height: int = HEIGHT,
+    width: int = WIDTH,
+    role: str = "img",
+    style: str = "chart",
 ) -> str:
-    """The `<svg>` element with its accessible name and description."""
+    """The `<svg>` element with its accessible name and description; `style` is its class."""
     elements = [
         (
-            f'<svg class="chart" xmlns="http://www.w3.org/2000/svg" width="{WIDTH}"'
-            f' height="{height}" viewBox="0 0 {WIDTH} {height}" role="{role}"'
+            f'<svg class="{style}" xmlns="http://www.w3.org/2000/svg" width="{width}"'
+            f' height="{height}" viewBox="0 0 {width} {height}" role="{role}"'
             ' font-family="system-ui, sans-serif" font-size="12">'
         ),
         f"<title>{escape(title)}</title>",
