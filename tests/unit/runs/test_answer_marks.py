@@ -9,7 +9,8 @@ from mosaico.runs.pages.answer_marks import MAX_WORDS, AnswerPart, mark_answer
 
 
 def parts(answer: str, *expected: str, is_right: bool | None) -> list[tuple[str, str]]:
-    return [tuple(part) for part in mark_answer(answer, expected, is_right=is_right).parts]
+    marked = mark_answer(answer, expected, is_right=is_right)
+    return [(part.kind, part.text) for part in marked.parts]
 
 
 def test_mark_answer__wrong_answer_matches_and_contradicts() -> None:
