@@ -80,8 +80,8 @@ def test_answers__show_both_nights_and_what_failed(month: Site, site: Site) -> N
     """Question, expected answer, and the answers before and now in the row; `j` and `o` open an item, `j` and `k` turn."""
     page = site.open(f"/runs/{RUN}")
     first = page.locator(".answers > li").first
-    for text in ("case-000", "How much is the refund of order 0?", "tool refund.lookup failed"):
-        expect(first).to_contain_text(text)
+    for shown in ("case-000", "How much is the refund of order 0?", "tool refund.lookup failed"):
+        expect(first).to_contain_text(shown)
     before, now = (first.locator(".side").nth(number) for number in (0, 1))
     expect(before).to_contain_text("✓ right ✓✓✓")
     expect(before).to_contain_text("3 of 3 pass")

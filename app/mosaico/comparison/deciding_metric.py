@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.comparison.comparison_rules import metric_rule, spec_of
 from mosaico.comparison.deciders import CommonMetric, ExpectedAnswers, select_deciders
-from mosaico.core.errors import AppError, Invalid
+from mosaico.core.errors import AppError
 from mosaico.formula import compile_formula
 from mosaico.items.queries import IS_SHORT, REVISION
 from mosaico.kpis.evaluate import PlannedKpi
@@ -18,7 +18,6 @@ from mosaico.run_store.deciding_metric import DecidingMetric
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.plan import PlannedMetric, RunPlan
 from mosaico.run_store.queries import list_run_metrics
-from mosaico.run_store.trace_list import TraceListFilter
 from mosaico.statistics.verdict_rules import Scale
 
 # Whether expected answers are labels or texts is known from so many traces.
@@ -53,18 +52,6 @@ def find_deciding_metric(session: Session, run: BenchmarkRun) -> DecidingMetric 
     return first_share(run.plan, ()) or first_share(
         run.plan, _quality_columns(session, run, run.plan)
     )
-
-
-def require_deciding_metric(
-    session: Session, run: BenchmarkRun, trace_filter: TraceListFilter
-) -> DecidingMetric | None:
-    """The metric that a filter of wrong answers needs; None for another filter. Raises: `Invalid` without one."""
-    if trace_filter.state != "wrong":
-        return None
-    decider = find_deciding_metric(session, run)
-    if decider is None:
-        raise Invalid(NOTHING_DECIDES)
-    return decider
 
 
 def _columns_of(kpis: Iterable[PlannedKpi]) -> Iterator[str]:

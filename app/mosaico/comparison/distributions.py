@@ -104,12 +104,13 @@ def _distribution(figure: _Figure, *, has_base: bool) -> MetricDistribution:
         metric=figure.name,
         unit=figure.unit,
         edges=edges,
-        before=_count(figure.before, low, width) if has_base else None,
-        now=_count(figure.now, low, width),
+        before=count_bins(figure.before, low, width) if has_base else None,
+        now=count_bins(figure.now, low, width),
     )
 
 
-def _count(values: Sequence[float], low: float, width: float) -> list[int]:
+def count_bins(values: Sequence[float], low: float, width: float) -> list[int]:
+    """How many values are in each of ten bins of a width, the first one from `low` on; the last bin has its end, too."""
     counts = [0] * BINS
     for value in values:
         # A tenth that is a little less than one belongs to the bin that it begins.

@@ -1,5 +1,6 @@
 """The metric that says of one answer whether it is right."""
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, or_
@@ -36,3 +37,20 @@ class DecidingMetric(NamedTuple):
         is_wrong = value > 1 - RIGHT_FROM if self.less_is_better else value < RIGHT_FROM
         failed = [outcome.value for outcome in TraceOutcome if outcome.is_agent_failure]
         return or_(is_wrong, value.is_(None) & CollectedTrace.outcome.in_(failed))
+
+
+def is_right_answer(
+    columns: Sequence[str],
+    trace: CollectedTrace,
+    result: TraceResult | None,
+    decider: DecidingMetric | None,
+) -> bool | None:
+    """Return whether the answer of a trace is right: an agent that failed without a value is wrong; None where nothing
+    says so. `columns` are the metrics of the run.
+    """
+    if decider is None or result is None or decider.column not in columns:
+        return None
+    value = result.values[list(columns).index(decider.column)]
+    if value is None and TraceOutcome(trace.outcome).is_agent_failure:
+        return False
+    return decider.is_right(value)

@@ -16,10 +16,11 @@ from mosaico.comparison.answer_schemas import (
 )
 from mosaico.comparison.answer_views import page_of
 from mosaico.comparison.compared_items import ItemOrder, compare_items
-from mosaico.comparison.deciding_metric import find_deciding_metric, require_deciding_metric
+from mosaico.comparison.deciding_metric import NOTHING_DECIDES, find_deciding_metric
 from mosaico.comparison.distributions import distributions_of, list_run_costs
 from mosaico.comparison.run_answers import find_baseline_run, load_answers
 from mosaico.comparison.schemas import CategoryPage, ComparedItemView, Comparison
+from mosaico.core.errors import Invalid
 from mosaico.core.problem_documents import CONFLICT
 from mosaico.core.schemas import Page, explain_pattern
 from mosaico.core.web.deps import Hub, Res
@@ -264,9 +265,11 @@ def list_run_results(
     """
     with res.db.read() as session:
         run = queries.get_run_with_traces(session, run_id)
-        decider = require_deciding_metric(session, run, trace_filter)
+        decider = find_deciding_metric(session, run)
+        if trace_filter.state == "wrong" and decider is None:
+            raise Invalid(NOTHING_DECIDES)
         rows = queries.list_trace_results(session, run, page, trace_filter, decider)
-        return rows.to_page(lambda row: trace_result_view(run.metric_keys or [], row))
+        return rows.to_page(lambda row: trace_result_view(run.metric_keys or [], row, decider))
 
 
 @router.get("/{runId}/answers", dependencies=READ, responses=CONFLICT)
@@ -323,7 +326,8 @@ def get_run_trace(run_id: RunId, trace_id: TraceId, res: Res) -> TraceView:
     """Show one trace: its values, and the transcript of what the agent did."""
     with res.db.read() as session:
         run = queries.get_run_with_traces(session, run_id)
-        return trace_view(run.metric_keys or [], queries.get_trace(session, run, trace_id))
+        detail = queries.get_trace(session, run, trace_id)
+        return trace_view(run.metric_keys or [], detail, find_deciding_metric(session, run))
 
 
 @router.get("/{runId}/metrics", dependencies=READ)

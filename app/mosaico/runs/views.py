@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mosaico.core.schemas import view_of_row
-from mosaico.run_store.deciding_metric import DecidingMetric
+from mosaico.run_store.deciding_metric import DecidingMetric, is_right_answer
 from mosaico.run_store.item_nights import ItemNight
 from mosaico.run_store.models import BenchmarkRun, TraceResult
 from mosaico.run_store.queries import TraceDetail, TraceWithResult
@@ -31,19 +31,18 @@ def run_columns_view(row: Mapping[str, Any]) -> RunView:
     return RunView(**values, results=f"/api/v1/benchmark-runs/{row['id']}/results")
 
 
-def trace_result_view(columns: list[str], row: TraceWithResult) -> TraceResultView:
-    return TraceResultView(**_measured_trace(columns, row.trace, row.result))
+def trace_result_view(
+    columns: list[str], row: TraceWithResult, decider: DecidingMetric | None
+) -> TraceResultView:
+    return TraceResultView(**_measured_trace(columns, row.trace, row.result, decider))
 
 
-def trace_view(columns: list[str], row: TraceDetail) -> TraceView:
+def trace_view(columns: list[str], row: TraceDetail, decider: DecidingMetric | None) -> TraceView:
     trace = row.trace
     return view_of_row(
         TraceView,
         trace,
-        **_measured_trace(columns, trace, row.result),
-        tool_calls=None
-        if trace.tool_calls is None
-        else [ToolCallView.model_validate(call) for call in trace.tool_calls],
+        **_measured_trace(columns, trace, row.result, decider),
         scores=trace.scores or {},
         transcript=row.transcript,
     )
@@ -63,7 +62,10 @@ def item_night_view(night: ItemNight, decider: DecidingMetric | None) -> ItemNig
 
 
 def _measured_trace(
-    columns: list[str], trace: CollectedTrace, result: TraceResult | None
+    columns: list[str],
+    trace: CollectedTrace,
+    result: TraceResult | None,
+    decider: DecidingMetric | None,
 ) -> dict[str, Any]:
     """The fields that a list of traces and a single trace share."""
     notes = (result and result.notes) or {}
@@ -72,6 +74,7 @@ def _measured_trace(
         "item_id": trace.item_id,
         "trial": trace.trial,
         "outcome": outcome_in_run(trace.outcome, notes),
+        "is_right": is_right_answer(columns, trace, result, decider),
         "input": trace.input,
         "expected_output": trace.expected_output,
         "expected_any": trace.expected_any or [],
@@ -81,6 +84,14 @@ def _measured_trace(
         "tags": trace.tags,
         "attributes": trace.attributes or {},
         "url": trace.url,
+        "input_tokens": trace.input_tokens,
+        "output_tokens": trace.output_tokens,
+        "cost_usd": trace.cost_usd,
+        "latency_ms": trace.latency_ms,
+        "turns": trace.turns,
+        "tool_calls": None
+        if trace.tool_calls is None
+        else [ToolCallView.model_validate(call) for call in trace.tool_calls],
         "values": {} if result is None else dict(zip(columns, result.values, strict=True)),
         "missing": {
             key: MissingValueView.model_validate(why)

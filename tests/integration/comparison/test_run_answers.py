@@ -194,3 +194,38 @@ def test_verdict__says_that_only_one_slice_fell(
     assert run["verdict"]["explanation"].startswith("Only lang:de fell")
     html = service.client.get(f"/runs/{run['id']}", headers=HTML).text
     assert f"/runs/{run['id']}?show=fell&amp;tag=lang%3Ade#answers" in html
+
+
+def test_trace_page__shows_tool_calls_and_attributes_without_a_transcript(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    call = {"name": "search", "arguments": {"query": "Oslo"}, "ok": False, "latencyMs": 41}
+    trace = pair(
+        0, "yes", "no", input="Where?", toolCalls=[call], attributes={"model": "gpt-5.2-mini"}
+    )
+    run = complete_run("only", [trace, *answers(["yes"] * 6)[1:]])
+    html = service.client.get(f"/runs/{run['id']}/traces/t-0", headers=HTML).text
+    text = html.partition("<main")[2]
+    assert "tool search" in text
+    assert "&#34;query&#34;: &#34;Oslo&#34;" in text
+    assert "41 ms" in text
+    assert "gpt-5.2-mini" in text
+    assert "✗</span> wrong" in text
+
+
+def test_item_page__says_what_changed_between_two_nights(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    base, run = (
+        complete_run(
+            name, [{**trace, "attributes": {"model": model}} for trace in answers(outputs)]
+        )
+        for name, model, outputs in (("a", "gpt-5.1", ["yes"] * 6), ("b", "gpt-5.2", ["no"] * 6))
+    )
+    html = service.client.get(
+        f"/runs/{run['id']}/items", params={"item": "i-0", "base": base["id"]}, headers=HTML
+    ).text
+    changed = html.partition("What changed between A and B")[2].partition("</table>")[0]
+    assert "gpt-5.1" in changed
+    assert "gpt-5.2" in changed
+    assert "expected answer" not in changed

@@ -19,9 +19,9 @@ from mosaico.core.web.svg import (
     list_ticks,
 )
 
-WIDTH: Final = 360
+WIDTH: Final = 320
 HEIGHT: Final = 184
-_LEFT, _RIGHT, _TOP, _BOTTOM = 8, 352, 22, 148
+_LEFT, _RIGHT, _TOP, _BOTTOM = 8, 312, 22, 148
 # The labels of the vertical axis of points need space.
 _POINTS_LEFT = 46
 _GAP = 2

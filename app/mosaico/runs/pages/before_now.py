@@ -64,7 +64,7 @@ def _distribution(values: MetricDistribution) -> SmallChart:
         title,
         Markup(svg),  # noqa: S704 - our own SVG, which escapes its texts
         note,
-        "Value|#Before|#Now",
+        "Bin|#Before|#Now",
         rows,
     )
 

@@ -50,14 +50,22 @@ def build_strip(
     names: Mapping[str, str],
     zone: ZoneInfo,
     chosen: tuple[str | None, str],
+    own_agent_id: str,
     url_of: Callable[[ItemNight], str],
 ) -> ItemStrip:
-    """The strip of the last 30 days with a run; `chosen` are the run IDs of A and B. The newest run of a day counts."""
+    """The strip of the last 30 days with a run; `chosen` are the run IDs of A and B, and the own agent is first. The newest
+    run of a day counts.
+    """
     days = sorted({_day(night.created_at, zone) for night in nights})[-NIGHTS:]
     labels = {_day(night.created_at, zone): format_day(night.created_at, zone) for night in nights}
     rows, cut_days = [], 0
     by_agent = sorted(
-        nights, key=lambda night: (names.get(night.agent_id, night.agent_id), night.agent_id)
+        nights,
+        key=lambda night: (
+            night.agent_id != own_agent_id,
+            names.get(night.agent_id, night.agent_id),
+            night.agent_id,
+        ),
     )
     for agent_id, group in groupby(by_agent, key=attrgetter("agent_id")):
         own = list(group)

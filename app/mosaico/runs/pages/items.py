@@ -17,7 +17,7 @@ from mosaico.core.web.page_text import format_instant
 from mosaico.core.web.pages import build_url, reader_zone, render_page, see_other
 from mosaico.core.web.routes import Router
 from mosaico.run_store import trace_list
-from mosaico.run_store.deciding_metric import DecidingMetric
+from mosaico.run_store.deciding_metric import DecidingMetric, is_right_answer
 from mosaico.run_store.item_nights import ItemNight, list_item_nights
 from mosaico.run_store.models import BenchmarkRun, TraceResult
 from mosaico.run_store.plan_differences import describe_changes
@@ -31,7 +31,6 @@ from mosaico.runs.pages.trace_parts import (
     list_usage,
     list_values,
     mark_output,
-    right_of,
 )
 from mosaico.runs.pages.trace_texts import cut_text
 from mosaico.runs.pages.traces import MAX_METRICS, list_crumbs, safe_url
@@ -90,7 +89,9 @@ def show_item(
         ]
         neighbors = _find_neighbors(session, run, item, typed)
         steps = list_crumbs(session, run)
-        names = add_agent_names(session, {}, {run.agent_id, *(night.agent_id for night in nights)})
+        names = add_agent_names(
+            session, {}, {*(side.agent_id for side in sides), *(night.agent_id for night in nights)}
+        )
     zone = reader_zone(request)
     path = path_of("runs", run_id, "items")
 
@@ -118,9 +119,13 @@ def show_item(
         trial_count=len(numbers),
         next_trial=more[0] + 1 if more else None,
         shown_metrics=MAX_METRICS,
-        rule=decider.describe() if decider else NOTHING_DECIDES,
-        strip=build_strip(nights, decider, names, zone, (base_id, run.id), url_of),
+        rule=f"right or wrong by {decider.column}" if decider else NOTHING_DECIDES,
+        strip=build_strip(nights, decider, names, zone, (base_id, run.id), run.agent_id, url_of),
         agent=names.get(run.agent_id, run.agent_id),
+        # Named where they differ.
+        other_agents=[names.get(side.agent_id, side.agent_id) for side in sides]
+        if len({side.agent_id for side in sides}) > 1
+        else ("", ""),
         choices=_list_choices(nights, sides, decider, names, zone, res.clock()),
         fall_url=fall
         and build_url(path_of("runs", fall[1].run_id, "items"), kept, base=fall[0].run_id),
@@ -227,7 +232,7 @@ def _side(
     if measured is None:
         return None
     trace, result = measured
-    right = right_of(run, trace, result, decider)
+    right = is_right_answer(run.metric_keys or [], trace, result, decider)
     return {
         "trace": trace,
         "is_right": right,

@@ -194,6 +194,8 @@ def _parts_in_api(run: BenchmarkRun, view: Mapping[str, Any]) -> dict[str, str]:
         parts["alert rules"] = build_url(
             "/alert-configs", benchmarkId=run.benchmark_id, limit=MAX_LIMIT
         )
+    if view["baselines"]:
+        parts["baseline"] = path_of("benchmark-runs", view["baselines"][0].id)
     if view["answers"]:
         parts["answers"] = build_url(f"{address}/answers", view["answers"]["query"])
         parts["distributions"] = f"{address}/distributions"

@@ -14,13 +14,11 @@ from mosaico.harness.transcript import (
     TranscriptStep,
     TranscriptToolCall,
 )
-from mosaico.run_store.deciding_metric import DecidingMetric
-from mosaico.run_store.models import BenchmarkRun, TraceResult
+from mosaico.run_store.models import TraceResult
 from mosaico.runs.pages.answer_marks import MarkedAnswer, mark_answer
 from mosaico.runs.pages.trace_texts import arguments_of, cut_text, tool_texts
 from mosaico.runs.schemas import ToolCallView
 from mosaico.traces.models import CollectedTrace
-from mosaico.traces.types import TraceOutcome
 
 MAX_CALLS: Final = 50
 
@@ -85,24 +83,6 @@ def list_values(columns: Sequence[str], result: TraceResult | None) -> list[dict
         }
         for column, value in zip(columns, result.values, strict=True)
     ]
-
-
-def right_of(
-    run: BenchmarkRun,
-    trace: CollectedTrace,
-    result: TraceResult | None,
-    decider: DecidingMetric | None,
-) -> bool | None:
-    """Return whether the answer of a trace is right: an agent that failed without a value is wrong; None where nothing
-    says so.
-    """
-    columns = run.metric_keys or []
-    if decider is None or result is None or decider.column not in columns:
-        return None
-    value = result.values[columns.index(decider.column)]
-    if value is None and TraceOutcome(trace.outcome).is_agent_failure:
-        return False
-    return decider.is_right(value)
 
 
 def write_number(value: float | None) -> str | None:
@@ -213,9 +193,12 @@ def _outcome(call: TranscriptToolCall, reported: ToolCallView | None) -> bool | 
 
 
 def _count_calls(calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The tools in the order of their first calls, each with its number of calls and of failed ones."""
+    """The tools in the order of their first calls, each with its number of calls, and whether they failed."""
     counts = Counter(str(call["name"]) for call in calls)
     failed = Counter(str(call["name"]) for call in calls if call.get("ok") is False)
     for name, count in counts.items():
         times = f" ×{count}" if count > 1 else ""
-        yield f"{name}{times}" + (f" ({failed[name]} failed)" if failed[name] else "")
+        outcome = (
+            "" if not failed[name] else " failed" if failed[name] == count else " partly failed"
+        )
+        yield f"{name}{times}{outcome}"

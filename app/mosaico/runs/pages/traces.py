@@ -24,7 +24,7 @@ from mosaico.core.web.query_parameters import ListQuery
 from mosaico.core.web.routes import Router
 from mosaico.harness.transcript import TranscriptToolCall
 from mosaico.run_store import trace_list
-from mosaico.run_store.deciding_metric import DecidingMetric
+from mosaico.run_store.deciding_metric import DecidingMetric, is_right_answer
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.queries import TraceDetail, get_run_with_traces, get_trace
 from mosaico.run_store.trace_list import TraceListFilter
@@ -36,7 +36,6 @@ from mosaico.runs.pages.trace_parts import (
     list_usage,
     list_values,
     mark_output,
-    right_of,
     time_bars,
     write_number,
 )
@@ -113,7 +112,7 @@ def show_traces(
             _trace_row(run, columns, visible[:MAX_METRICS], trace, shown_filter, decider)
             for trace in page.rows
         ],
-        rule=decider.describe() if decider else NOTHING_DECIDES,
+        rule=f"right or wrong by {decider.column}" if decider else NOTHING_DECIDES,
         is_filtered=bool(shown_filter),
         filters=[FilterField(name, [value]) for name, value in shown_filter.items()],
         mistake=mistake,
@@ -147,7 +146,7 @@ def show_trace(
         traces = build_url(f"{path_of('runs', run_id)}/traces", shown_filter)
         steps = [*list_crumbs(session, run), Crumb("Traces", traces)]
         baseline = run.verdict.baseline.run_ids[0] if run.verdict and run.verdict.baseline else None
-    right = right_of(run, trace, detail.result, decider)
+    right = is_right_answer(run.metric_keys or [], trace, detail.result, decider)
     shown_steps = list_shown_steps(conversation_of(trace, detail.transcript))
     bars = time_bars([step.duration_ms for step in shown_steps])
     return render_page(
