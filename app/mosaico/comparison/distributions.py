@@ -1,6 +1,7 @@
 """Distributions of values of a run before and now, and its quality beside its cost over earlier runs."""
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -10,15 +11,18 @@ from sqlalchemy.orm import Session
 from mosaico.comparison.answer_schemas import MetricDistribution, RunCostView
 from mosaico.comparison.run_answers import AnswerTrial, RunAnswers
 from mosaico.kpis.models import KpiHistory
+from mosaico.run_store.sql_means import sql_mean
 from mosaico.statistics.verdict_rules import Scale
 
 BINS: Final = 10
 COMPARED_RUNS: Final = 60
 # Means of the cost and the latency of more traces take longer than a request may.
 MAX_COST_TRACES: Final = 30_000
+# Of the largest value: values that differ by less are one.
+_LEAST_WIDTH: Final = 1e-9
 # The newest runs up to this one whose traces are still there and not too many together.
 _COSTS: Final = text(
-    """
+    f"""
     WITH newest AS (
         SELECT run.id, run.collection_id, run.traces_collected, kpi.value, kpi.recorded_at, kpi.id AS kpi_value
         FROM kpi_history AS kpi JOIN benchmark_runs AS run ON run.seq = kpi.run_seq
@@ -31,12 +35,12 @@ _COSTS: Final = text(
     )
     SELECT history.id, history.value, cost.cost_usd, cost.latency_ms
     FROM history CROSS JOIN LATERAL (
-        SELECT avg(cost_usd) AS cost_usd, avg(latency_ms) AS latency_ms
+        SELECT {sql_mean("cost_usd")} AS cost_usd, {sql_mean("latency_ms")} AS latency_ms
         FROM collected_traces WHERE collection_id = history.collection_id
     ) AS cost
     WHERE history.traces <= :traces AND (cost.cost_usd IS NOT NULL OR cost.latency_ms IS NOT NULL)
     ORDER BY history.recorded_at, history.kpi_value
-    """
+    """  # noqa: S608 - only constants
 )
 
 
@@ -94,9 +98,7 @@ def _latencies(trials: Iterable[AnswerTrial]) -> list[float]:
 def _distribution(figure: _Figure, *, has_base: bool) -> MetricDistribution:
     """Ten bins of equal width over the values of both runs; one value has a bin of its own in the middle."""
     values = [*figure.before, *figure.now]
-    low, high = figure.limits or (min(values), max(values))
-    if low == high:
-        low, high = low - 0.5, high + 0.5
+    low, high = figure.limits or limits_of(values)
     # Divided first: the difference of two numbers near the largest float is not one.
     width = high / BINS - low / BINS
     edges = [low + index * width for index in range(BINS)] + [high]
@@ -109,11 +111,20 @@ def _distribution(figure: _Figure, *, has_base: bool) -> MetricDistribution:
     )
 
 
+def limits_of(values: Sequence[float]) -> tuple[float, float]:
+    """The smallest and the largest value; around a single one some space."""
+    low, high = min(values), max(values)
+    if high / 2 - low / 2 > _LEAST_WIDTH * max(1.0, abs(low), abs(high)):
+        return low, high
+    space = 0.05 * abs(low) or 0.5
+    return max(low - space, -sys.float_info.max), min(low + space, sys.float_info.max)
+
+
 def count_bins(values: Sequence[float], low: float, width: float) -> list[int]:
     """How many values are in each of ten bins of a width, the first one from `low` on; the last bin has its end, too."""
     counts = [0] * BINS
     for value in values:
-        # A tenth that is a little less than one belongs to the bin that it begins.
-        index = math.floor((value / width - low / width) + 1e-9)
+        # A tenth that is a little less than one belongs to the bin that it begins. Halved, as a difference may overflow.
+        index = math.floor((value / 2 - low / 2) / (width / 2) + 1e-9)
         counts[max(0, min(index, BINS - 1))] += 1
     return counts

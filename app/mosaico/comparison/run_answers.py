@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -26,7 +27,6 @@ from mosaico.metrics.types import Direction
 from mosaico.run_store.deciding_metric import DecidingMetric
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.statistics.verdict_rules import Scale
-from mosaico.traces.types import TraceOutcome
 
 # All items are read for the order and the counts: those of more traces take longer than a request may.
 MAX_TRACES: Final = 5_000
@@ -83,7 +83,8 @@ class OrderedMetric(NamedTuple):
     scale: Scale
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Without slots: what is computed of its trials is asked for several times.
+@dataclass(frozen=True, kw_only=True)
 class ItemAnswers:
     """An item of the run now, and its trials before; those of another task are not compared."""
 
@@ -93,58 +94,58 @@ class ItemAnswers:
     metric: OrderedMetric | None
     decider: DecidingMetric | None
 
-    @property
+    @cached_property
+    def mean_before(self) -> float | None:
+        return mean_of(self.before)
+
+    @cached_property
+    def mean_now(self) -> float | None:
+        return mean_of(self.now)
+
+    @cached_property
     def is_same_task(self) -> bool:
         return len({trial.revision for trial in (*self.before, *self.now)}) == 1
 
-    @property
+    @cached_property
     def change(self) -> float | None:
         """The change of the mean over the trials; None where a side has none."""
-        before, now = mean_of(self.before), mean_of(self.now)
+        before, now = self.mean_before, self.mean_now
         if before is None or now is None or not self.is_same_task:
             return None
         return now - before if math.isfinite(now - before) else None
 
-    @property
+    @cached_property
     def harm(self) -> float:
         """The change to the worse; 0 where it is not known."""
         if self.change is None or self.metric is None:
             return 0.0
         return self.change if self.metric.less_is_better else -self.change
 
-    @property
+    @cached_property
     def is_flipped(self) -> bool:
-        before, now = mean_of(self.before), mean_of(self.now)
+        before, now = self.mean_before, self.mean_now
         if self.metric is None or self.change is None or before is None or now is None:
             return False
         return is_flipped(before, now, self.metric.scale)
 
-    @property
+    @cached_property
     def is_wrong(self) -> bool:
         return self.is_right(self.now) is False
 
     def is_right(self, trials: Sequence[AnswerTrial]) -> bool | None:
         """Return whether the answers of a run are right: by the mean of their values; None where nothing says so."""
-        if self.decider is None or not trials:
+        if self.decider is None:
             return None
-        value = mean_of(trials)
-        if value is None and any(TraceOutcome(t.outcome).is_agent_failure for t in trials):
-            return False
-        return self.decider.is_right(value)
+        return self.decider.is_right(mean_of(trials))
 
     def worst(self, trials: Sequence[AnswerTrial]) -> AnswerTrial:
-        """The first trial with the worst value; one that failed without a value is the worst."""
-        less_is_better = self.metric is not None and self.metric.less_is_better
+        """The first trial with the worst value; one without a value is not the agent's, and last."""
+        sign = -1 if self.metric is not None and self.metric.less_is_better else 1
         return min(
-            trials,
-            key=lambda trial: (
-                -math.inf
-                if trial.value is None
-                else (-trial.value if less_is_better else trial.value)
-            ),
+            trials, key=lambda trial: math.inf if trial.value is None else sign * trial.value
         )
 
-    @property
+    @cached_property
     def failures(self) -> list[str]:
         """What went wrong now: outcomes, failed tools, and for a wrong answer whether it has a text."""
         names = [trial.outcome.replace("_", " ") for trial in self.now if trial.outcome != "scored"]
@@ -154,7 +155,7 @@ class ItemAnswers:
             names += [EMPTY_ANSWER if trial.is_empty else WRONG_ANSWER for trial in scored]
         return list(dict.fromkeys(names))
 
-    @property
+    @cached_property
     def tools(self) -> list[str]:
         """The tools that the agent called now."""
         return list(dict.fromkeys(tool for trial in self.now for tool in trial.tools or ()))
@@ -169,7 +170,7 @@ class ItemAnswers:
                 return self.is_wrong
         return True
 
-    @property
+    @cached_property
     def passes(self) -> bool:
         """Return whether the item has the tag and the text of the filter with which it was read."""
         trials = (*self.before, *self.now)

@@ -26,7 +26,7 @@ _NIGHTS: Final = text(
             UNION ALL SELECT agent_id, false FROM agent WHERE agent_id <> :agent
         ) AS agents ORDER BY is_own DESC, agent_id LIMIT :agents
     )
-    SELECT run.id, run.agent_id, run.created_at, trial.values, trial.failures, trial.traces
+    SELECT run.id, run.agent_id, run.created_at, trial.values, trial.traces
     FROM shown CROSS JOIN LATERAL (
         SELECT id, seq, agent_id, created_at, collection_id, metric_keys FROM benchmark_runs
         WHERE benchmark_id = :benchmark AND agent_id = shown.agent_id AND seq <= :until
@@ -34,7 +34,6 @@ _NIGHTS: Final = text(
         ORDER BY seq DESC LIMIT :nights
     ) AS run CROSS JOIN LATERAL (
         SELECT array_agg(result.values[array_position(run.metric_keys, :metric)] ORDER BY trace.trial) AS values,
-               count(*) FILTER (WHERE trace.outcome IN ('agent_error', 'timeout')) AS failures,
                count(*) AS traces
         FROM collected_traces AS trace
         LEFT JOIN trace_results AS result ON result.run_seq = run.seq AND result.position = trace.position
@@ -57,7 +56,7 @@ _LAST_SEQ: Final = 2**62
 
 
 class ItemNight(NamedTuple):
-    """An item in one run of an agent: the values of its trials, and how many of them failed. Without `traces` the run
+    """An item in one run of an agent: the values of its trials. Without `traces` the run
     does not have the item.
     """
 
@@ -65,7 +64,6 @@ class ItemNight(NamedTuple):
     agent_id: str
     created_at: datetime
     values: list[float | None] | None
-    failures: int
     traces: int
 
     @property
@@ -76,9 +74,7 @@ class ItemNight(NamedTuple):
 
     def is_right(self, decider: DecidingMetric | None) -> bool | None:
         """Return whether the answers are right; None where nothing says so."""
-        if decider is None or not self.traces:
-            return None
-        return False if self.value is None and self.failures else decider.is_right(self.value)
+        return decider.is_right(self.value) if decider else None
 
 
 def list_item_nights(

@@ -34,7 +34,7 @@ class TraceListFilter(ListFilter):
     )
     state: Literal["wrong", "failed", "missing"] | None = Field(
         default=None,
-        description="`wrong`: wrong by the metric of the KPI that decides, or the agent failed; `failed`: without an"
+        description="`wrong`: wrong by the metric of the KPI that decides; `failed`: without an"
         " answer; `missing`: without a value of `metric`.",
     )
     metric: str | None = Field(
@@ -212,7 +212,7 @@ def trace_conditions(
     if trace_filter.state == "failed":
         conditions.append(CollectedTrace.outcome != TraceOutcome.SCORED)
     if trace_filter.state == "wrong" and decider:
-        conditions.append(decider.wrong_answers(list(columns)))
+        conditions.append(decider.wrong_answers(columns))
     if trace_filter.text:
         searched = (CollectedTrace.item_id, CollectedTrace.trace_id, CollectedTrace.output)
         matches = (column.icontains(trace_filter.text, autoescape=True) for column in searched)

@@ -241,7 +241,6 @@ class ItemNightView(WireModel):
     ]
     value: float | None
     is_right: Annotated[bool | None, Field(description="Whether the answer is right.")]
-    failures: Annotated[int, Field(description="Number of trials in which the agent failed.")]
     traces: int
 
 

@@ -56,7 +56,6 @@ def item_night_view(night: ItemNight, decider: DecidingMetric | None) -> ItemNig
         trials=night.values or [],
         value=night.value,
         is_right=night.is_right(decider),
-        failures=night.failures,
         traces=night.traces,
     )
 
@@ -74,7 +73,7 @@ def _measured_trace(
         "item_id": trace.item_id,
         "trial": trace.trial,
         "outcome": outcome_in_run(trace.outcome, notes),
-        "is_right": is_right_answer(columns, trace, result, decider),
+        "is_right": is_right_answer(columns, result, decider),
         "input": trace.input,
         "expected_output": trace.expected_output,
         "expected_any": trace.expected_any or [],

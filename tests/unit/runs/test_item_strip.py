@@ -13,7 +13,7 @@ DECIDER = DecidingMetric("ACCURACY")
 
 
 def nights(marks: str, agent: str = "a") -> list[ItemNight]:
-    """One night for each mark: ✓ right, ✗ wrong, e an agent that failed, - without a trace."""
+    """One night for each mark: ✓ right, ✗ wrong, e not measured, - without a trace."""
     values: dict[str, list[float | None]] = {"✓": [1.0], "✗": [0.0], "e": [None]}
     return [
         ItemNight(
@@ -21,7 +21,6 @@ def nights(marks: str, agent: str = "a") -> list[ItemNight]:
             agent_id=agent,
             created_at=FIRST + timedelta(days=day),
             values=values.get(mark),
-            failures=int(mark == "e"),
             traces=int(mark != "-"),
         )
         for day, mark in enumerate(marks)
@@ -41,8 +40,8 @@ def test_strip__wrong_after_three_right_nights_fell() -> None:
     ]  # fmt: skip
 
 
-def test_strip__a_night_without_a_trace_is_neither_and_a_failed_agent_is_wrong() -> None:
-    assert states("✓✓-✓e") == ["right", "right", "none", "right", "fell"]
+def test_strip__a_night_without_a_trace_or_a_value_is_neither() -> None:
+    assert states("✓✓-✓e✗") == ["right", "right", "none", "right", "unknown", "fell"]
 
 
 def test_strip__agents_have_the_same_days_and_the_own_agent_is_first() -> None:

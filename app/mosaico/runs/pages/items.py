@@ -1,6 +1,7 @@
 """The page of an item: over all nights for each agent, and its answers of two nights side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -23,7 +24,7 @@ from mosaico.run_store.models import BenchmarkRun, TraceResult
 from mosaico.run_store.plan_differences import describe_changes
 from mosaico.run_store.queries import get_run_with_traces
 from mosaico.runs.pages.answers import Typed, TypedAnswers, select_answers
-from mosaico.runs.pages.item_strip import build_strip, find_fall
+from mosaico.runs.pages.item_strip import ItemStrip, build_strip, find_fall
 from mosaico.runs.pages.trace_parts import (
     compare_attributes,
     list_calls,
@@ -78,29 +79,13 @@ def show_item(
         base_id = base or _default_base(run, nights)
         baseline = get_run_with_traces(session, base_id) if base_id else None
         sides = [side for side in (baseline, run) if side]
-        numbers = trace_list.list_trials_of_item(session, sides, item)
-        later = [number for number in numbers if number + 1 >= first_trial]
-        page_numbers, more = later[:TRIALS_OF_PAGE], later[TRIALS_OF_PAGE:]
-        traces = [
-            trace_list.get_traces_of_item(session, side, item, page_numbers) for side in sides
-        ]
-        trials = [
-            _trial(session, baseline, run, number, traces, decider) for number in page_numbers
-        ]
+        trials = _load_trials(session, baseline, run, item, first_trial, decider)
         neighbors = _find_neighbors(session, run, item, typed)
         steps = list_crumbs(session, run)
-        names = add_agent_names(
-            session, {}, {*(side.agent_id for side in sides), *(night.agent_id for night in nights)}
-        )
-    zone = reader_zone(request)
+        agent_ids = {*(side.agent_id for side in sides), *(night.agent_id for night in nights)}
+        names = add_agent_names(session, {}, agent_ids)
+    shown_nights = _ShownNights(nights, decider, names, reader_zone(request), base_id or "", kept)
     path = path_of("runs", run_id, "items")
-
-    def url_of(night: ItemNight) -> str:
-        # A night that is chosen becomes B, and A stays.
-        return build_url(path_of("runs", night.run_id, "items"), kept, base=base_id)
-
-    first = next((trace for side in traces for trace, _ in side.values()), None)
-    fall = find_fall(nights, decider, run.agent_id)
     return render_page(
         request,
         "item.html",
@@ -113,30 +98,101 @@ def show_item(
         base_id=base_id,
         steps=steps,
         item=item,
-        input=cut_text(first.input if first else None),
-        references=list_references(first),
-        trials=trials,
-        trial_count=len(numbers),
-        next_trial=more[0] + 1 if more else None,
+        kept=kept,
         shown_metrics=MAX_METRICS,
         rule=f"right or wrong by {decider.column}" if decider else NOTHING_DECIDES,
-        strip=build_strip(nights, decider, names, zone, (base_id, run.id), run.agent_id, url_of),
         agent=names.get(run.agent_id, run.agent_id),
         # Named where they differ.
         other_agents=[names.get(side.agent_id, side.agent_id) for side in sides]
         if len({side.agent_id for side in sides}) > 1
         else ("", ""),
-        choices=_list_choices(nights, sides, decider, names, zone, res.clock()),
-        fall_url=fall
-        and build_url(path_of("runs", fall[1].run_id, "items"), kept, base=fall[0].run_id),
+        strip=shown_nights.strip(run),
+        choices=shown_nights.list_choices(sides, res.clock()),
+        fall_url=shown_nights.find_fall_url(run),
         neighbors=neighbors,
         neighbor_url=lambda other: build_url(path, {**kept, "item": other}, base=base),
         list_url=build_url(path_of("runs", run.id), typed.parameters) + "#answers",
-        kept=kept,
         plan_changes=describe_changes(baseline.plan, run.plan)
         if baseline and baseline.plan and run.plan
         else (),
+        **trials,
     )
+
+
+def _load_trials(
+    session: Session,
+    baseline: BenchmarkRun | None,
+    run: BenchmarkRun,
+    item: str,
+    first_trial: int,
+    decider: DecidingMetric | None,
+) -> dict[str, Any]:
+    """A page of the trials of an item in both runs, with its question and its expected answers."""
+    sides = [side for side in (baseline, run) if side]
+    numbers = trace_list.list_trials_of_item(session, sides, item)
+    later = [number for number in numbers if number + 1 >= first_trial]
+    page_numbers, more = later[:TRIALS_OF_PAGE], later[TRIALS_OF_PAGE:]
+    traces = [trace_list.get_traces_of_item(session, side, item, page_numbers) for side in sides]
+    first = next((trace for side in traces for trace, _ in side.values()), None)
+    return {
+        "input": cut_text(first.input if first else None),
+        "references": list_references(first),
+        "trials": [
+            _trial(session, baseline, run, number, traces, decider) for number in page_numbers
+        ],
+        "trial_count": len(numbers),
+        "next_trial": more[0] + 1 if more else None,
+    }
+
+
+class _ShownNights(NamedTuple):
+    """The nights of an item for each agent; `names` are those of the agents, `base_id` is A, and `kept` the parameters
+    of an address.
+    """
+
+    nights: Sequence[ItemNight]
+    decider: DecidingMetric | None
+    names: Mapping[str, str]
+    zone: ZoneInfo
+    base_id: str
+    kept: Mapping[str, str]
+
+    def strip(self, run: BenchmarkRun) -> ItemStrip:
+        """Right or wrong on each night; the run is B."""
+
+        def url_of(night: ItemNight) -> str:
+            # A night that is chosen becomes B, and A stays.
+            path = path_of("runs", night.run_id, "items")
+            return build_url(path, self.kept, base=self.base_id)
+
+        chosen = (self.base_id, run.id)
+        return build_strip(
+            self.nights, self.decider, self.names, self.zone, chosen, run.agent_id, url_of
+        )
+
+    def find_fall_url(self, run: BenchmarkRun) -> str | None:
+        """The page of the last right night beside the first wrong one; None without such nights."""
+        fall = find_fall(self.nights, self.decider, run.agent_id)
+        if fall is None:
+            return None
+        before, now = fall
+        return build_url(path_of("runs", now.run_id, "items"), self.kept, base=before.run_id)
+
+    def list_choices(self, sides: Sequence[BenchmarkRun], now: datetime) -> list[tuple[str, str]]:
+        """What A and B can be: run IDs with their times, agents, and whether the answer was right."""
+        words = {True: "right", False: "wrong", None: "neither right nor wrong"}
+        choices = {
+            night.run_id: f"{self._name(night, now)} · {words[night.is_right(self.decider)]}"
+            for night in reversed(self.nights)
+            if night.traces
+        }
+        for side in sides:
+            choices.setdefault(side.id, self._name(side, now))
+        return list(choices.items())
+
+    def _name(self, night: ItemNight | BenchmarkRun, now: datetime) -> str:
+        agent = self.names.get(night.agent_id, night.agent_id)
+        return f"{format_instant(night.created_at, self.zone, now)} · {agent}"
 
 
 def _parts_in_api(run_id: str, base_id: str | None, item: str) -> dict[str, str]:
@@ -180,28 +236,6 @@ def _find_neighbors(
     return Neighbors(ids[place - 1] if place else None, after, place + 1, len(ids))
 
 
-def _list_choices(
-    nights: Sequence[ItemNight],
-    sides: Sequence[BenchmarkRun],
-    decider: DecidingMetric | None,
-    names: dict[str, str],
-    zone: ZoneInfo,
-    now: Any,
-) -> list[tuple[str, str]]:
-    """The nights that A and B can be: run IDs with their times, agents, and whether the answer was right."""
-    words = {True: "right", False: "wrong", None: "neither right nor wrong"}
-    choices = {
-        night.run_id: f"{format_instant(night.created_at, zone, now)} · "
-        f"{names.get(night.agent_id, night.agent_id)} · {words[night.is_right(decider)]}"
-        for night in reversed(nights)
-        if night.traces
-    }
-    for side in sides:
-        text = f"{format_instant(side.created_at, zone, now)} · {names.get(side.agent_id, side.agent_id)}"
-        choices.setdefault(side.id, text)
-    return list(choices.items())
-
-
 def _trial(
     session: Session,
     baseline: BenchmarkRun | None,
@@ -232,7 +266,7 @@ def _side(
     if measured is None:
         return None
     trace, result = measured
-    right = is_right_answer(run.metric_keys or [], trace, result, decider)
+    right = is_right_answer(run.metric_keys or [], result, decider)
     return {
         "trace": trace,
         "is_right": right,

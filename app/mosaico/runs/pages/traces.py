@@ -146,7 +146,7 @@ def show_trace(
         traces = build_url(f"{path_of('runs', run_id)}/traces", shown_filter)
         steps = [*list_crumbs(session, run), Crumb("Traces", traces)]
         baseline = run.verdict.baseline.run_ids[0] if run.verdict and run.verdict.baseline else None
-    right = is_right_answer(run.metric_keys or [], trace, detail.result, decider)
+    right = is_right_answer(run.metric_keys or [], detail.result, decider)
     shown_steps = list_shown_steps(conversation_of(trace, detail.transcript))
     bars = time_bars([step.duration_ms for step in shown_steps])
     return render_page(
