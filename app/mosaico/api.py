@@ -53,6 +53,7 @@ from mosaico.reporting.router import runs_table_router as run_table
 from mosaico.runs.erasure_router import router as text_erasure
 from mosaico.runs.pages.comparison import router as comparison_page
 from mosaico.runs.pages.estimate import router as estimate_page
+from mosaico.runs.pages.items import router as item_pages
 from mosaico.runs.pages.runs import router as run_pages
 from mosaico.runs.pages.traces import router as trace_pages
 from mosaico.runs.router import router as benchmark_runs
@@ -125,6 +126,7 @@ PAGES: tuple[Router, ...] = (
     morning_page,
     comparison_page,
     run_pages,
+    item_pages,
     trace_pages,
     trend_page,
     inbox_page,

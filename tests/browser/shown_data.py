@@ -49,8 +49,8 @@ ROWS_OF_TABLES: Final = "tables => tables.map(table => table.tBodies[0].rows.len
 FIELDS: Final[Mapping[str, frozenset[str]]] = {
     label: frozenset(fields.split())
     for label, fields in {
-        "Value": "value mean intervalLow intervalHigh EXACT_MATCH LATENCY_MS", "Mean": "mean", "Now": "value", "Run": "value", "Base": "baselineValue",
-        "Baseline": "baselineValue", "Before": "baseline", "Level before": "baseline", "Level now": "value",
+        "Value": "value mean intervalLow intervalHigh EXACT_MATCH LATENCY_MS", "Mean": "mean", "Now": "value now", "Bin": "edges", "Run": "value", "Base": "baselineValue",
+        "Baseline": "baselineValue", "Before": "baseline before", "Level before": "baseline", "Level now": "value",
         "Expected": "baseline", "95 % CI": "intervalLow intervalHigh low high", "Change": "effect change low high",
         "Evidence": "items trials p pAdjusted compared minDetectableEffect low high", "Range": "minimum maximum",
         "EXACT_MATCH": "EXACT_MATCH change", "LATENCY_MS": "LATENCY_MS change", "Item": "trial",

@@ -76,21 +76,47 @@ def test_compare__by_case_shows_each_item_with_its_trials_and_changes(
     assert find_violations(page) == []
 
 
-def test_flipped_items__show_trials_and_what_failed(month: Site, site: Site) -> None:
-    """The wireframes: `case-017 ✓✓✓ → ✗✗✗ tool refund.lookup: error`."""
+def test_answers__show_both_nights_and_what_failed(month: Site, site: Site) -> None:
+    """Question, expected answer, and the answers before and now in the row; `j` and `o` open an item, `j` and `k` turn."""
     page = site.open(f"/runs/{RUN}")
-    first = (
-        page.get_by_role("region", name=re.compile("flipped", re.IGNORECASE))
-        .locator("tbody tr")
-        .first
-    )
-    expect(first).to_contain_text("case-000")
-    expect(first).to_contain_text("How much is the refund of order 0?")
-    before, now = (first.locator("td").nth(number) for number in (0, 1))
-    expect(before).to_contain_text("✓✓✓")
+    first = page.locator(".answers > li").first
+    for shown in ("case-000", "How much is the refund of order 0?", "tool refund.lookup failed"):
+        expect(first).to_contain_text(shown)
+    before, now = (first.locator(".side").nth(number) for number in (0, 1))
+    expect(before).to_contain_text("✓ right ✓✓✓")
     expect(before).to_contain_text("3 of 3 pass")
-    expect(now).to_contain_text("✗✗✗")
-    expect(first).to_contain_text("tool refund.lookup failed")
+    expect(now).to_contain_text("✗ wrong ✗✗✗")
+    expect(before.locator("ins")).to_have_text("The refund of order 0 is 12 EUR")
+    expect(now.locator("del").last).to_have_text("500 Internal Server Error")
+    page.wait_for_load_state()
+    page.keyboard.press("j")
+    page.keyboard.press("o")
+    expect(page.locator("h1")).to_have_text("case-000")
+    for key, item in (("j", "case-001"), ("k", "case-000")):
+        page.wait_for_load_state()
+        page.keyboard.press(key)
+        expect(page.locator("h1")).to_have_text(item)
+    page.get_by_role("link", name="Back to the list").click()
+    expect(page).to_have_url(re.compile("show=fell#answers$"))
+
+
+def test_item__wrong_is_red_and_right_is_green(month: Site, site: Site) -> None:
+    page = site.open(f"/runs/{RUN}/items?item=case-000&base={BASE}")
+    colors = {
+        state: page.locator(f".night.{state} .badge").first.evaluate(
+            "badge => getComputedStyle(badge).color"
+        )
+        for state in ("right", "wrong")
+    }
+    red, green = (
+        page.evaluate(
+            "name => { const probe = document.createElement('i'); probe.className = name;"
+            " document.body.append(probe); return getComputedStyle(probe).color }",
+            name,
+        )
+        for name in ("error", "good")
+    )
+    assert colors == {"right": green, "wrong": red}
 
 
 def test_charts__begin_with_the_newest_point_on_a_narrow_screen(month: Site, site: Site) -> None:

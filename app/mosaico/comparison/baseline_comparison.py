@@ -11,6 +11,7 @@ from mosaico.comparison.comparison_rules import RunComparison
 from mosaico.comparison.comparison_spec import ComparisonResult, ComparisonSpec
 from mosaico.comparison.comparison_verdicts import render_compared, render_not_compared
 from mosaico.comparison.equal_metrics import find_equal_metrics
+from mosaico.comparison.fallen_slice import find_fallen_slice, with_fallen_slice
 from mosaico.comparison.measured_runs import read_measured_runs
 from mosaico.comparison.run_attributes import read_run_attributes, record_run, with_differences
 from mosaico.comparison.run_verdict_text import FIRST_RUN, NOT_COMPARABLE, SAME_SOURCE_RUN
@@ -19,8 +20,8 @@ from mosaico.core.interruption import interrupted_by
 from mosaico.formula import compile_formula
 from mosaico.items.attributes import ItemAttributes
 from mosaico.items.label_counts import TraceSummaries, summarize_traces, with_label_counts
-from mosaico.items.matrix import ItemMatrix, pair_items
-from mosaico.items.queries import read_items
+from mosaico.items.matrix import ItemMatrix, ItemPairing, pair_items
+from mosaico.items.queries import read_attributes, read_items
 from mosaico.jobs.handlers import JobContext
 from mosaico.jobs.process_pool import CallLost
 from mosaico.kpis.evaluate import KpiValue
@@ -113,6 +114,7 @@ def compare_with_baseline(
         verdicts = _without_baseline(job, run_id, comparison, result, validity)
     else:
         verdicts = _with_equal(render_compared(comparison, result, pairing), spec)
+        verdicts = _with_slice(job, run_seq, spec, comparison, pairing, verdicts)
     log_failures(run_id, verdicts.failures)
     run = BaselineRun(run_seq, run_id, plan)
     record = record_run(comparison, result.deciders, pairing, partial(_load_attributes, job), run)
@@ -179,6 +181,31 @@ def _with_equal(verdicts: RunVerdicts, spec: ComparisonSpec) -> RunVerdicts:
         for column, verdict in verdicts.metrics.items()
     }
     return replace(verdicts, metrics=metrics)
+
+
+def _with_slice(
+    job: JobContext,
+    run_seq: int,
+    spec: ComparisonSpec,
+    comparison: RunComparison,
+    pairing: ItemPairing,
+    verdicts: RunVerdicts,
+) -> RunVerdicts:
+    """The verdicts, of which the one of the run says which slice of the items fell alone."""
+    if not pairing.is_paired:
+        return verdicts
+    with job.resources.db.read() as session, interrupted_by(job.checkpoint, session):
+        attributes = read_attributes(session, [run_seq], cluster_field=None, is_sample=False)
+    try:
+        fallen = job.pool.run(
+            find_fallen_slice, comparison.plan, spec.deciders.names, pairing, attributes.features,
+            timeout_s=TIMEOUT_S,
+        )  # fmt: skip
+    except CallLost:
+        job.checkpoint()
+        log.warning("the slices of run %s could not be compared", run_seq, exc_info=True)
+        return verdicts
+    return replace(verdicts, run=with_fallen_slice(verdicts.run, fallen))
 
 
 def _compute(

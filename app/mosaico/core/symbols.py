@@ -63,7 +63,6 @@ _STATES: Final[Mapping[str, str]] = MappingProxyType(
         "FAILED": FAILED,
         "HELD": INVALID,
         # Traces
-        "SCORED": DONE,
         "AGENT_ERROR": FAILED,
         "TIMEOUT": FAILED,
         "INFRA_ERROR": INVALID,

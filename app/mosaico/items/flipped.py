@@ -76,7 +76,7 @@ def find_flips(
     flips = [
         Flip(item, baseline[item], mean, sign * (mean - baseline[item]))
         for item, mean in candidate.items()
-        if item in baseline and _is_flipped(baseline[item], mean, scale)
+        if item in baseline and is_flipped(baseline[item], mean, scale)
     ]
     # By ID among equals, so that the list is the same in every repetition.
     return sorted(flips, key=lambda flip: (-flip.harm, flip.item_id))
@@ -91,7 +91,7 @@ def explain_regression(
     agents = [
         peer.agent_id
         for peer in peers_with_item
-        if _is_flipped(peer.baseline[item], peer.candidate[item], scale)
+        if is_flipped(peer.baseline[item], peer.candidate[item], scale)
         and sign * (peer.candidate[item] - peer.baseline[item]) > 0
     ]
     if not peers_with_item:
@@ -114,7 +114,8 @@ def find_constant_items(runs: Sequence[ItemMeans], *, less_is_better: bool) -> C
     )
 
 
-def _is_flipped(baseline: float, candidate: float, scale: Scale) -> bool:
+def is_flipped(baseline: float, candidate: float, scale: Scale) -> bool:
+    """Return whether a mean changed by half: of the range of a rate, otherwise of the baseline."""
     limit = FLIP_CHANGE if scale is Scale.RATE else FLIP_CHANGE * abs(baseline)
     # A baseline of 0 has a limit of 0: an unchanged item must not count as flipped.
     return candidate != baseline and abs(candidate - baseline) >= limit

@@ -212,6 +212,21 @@ class ComparedItems(WireModel):
     are_samples: bool = False
 
 
+class FallenSlice(WireModel):
+    """The only slice of the items, by a tag or an attribute, that fell by `metric`: the mean change of its `items`, and
+    that of the others, which did not fall. `pAdjusted` is adjusted for all `slices` that were tested.
+    """
+
+    tag: Annotated[StoredText, Field(description="Tag or attribute, `name:value`.")]
+    metric: StoredText
+    items: int
+    change: float
+    other_items: Annotated[int, Field(description="Number of the other items.")]
+    other_change: Annotated[float, Field(description="Mean change of the other items.")]
+    p_adjusted: float
+    slices: Annotated[int, Field(description="Number of slices that were tested.")]
+
+
 class RunVerdict(WireModel):
     """The comparison of a run with its baseline.
 
@@ -235,6 +250,9 @@ class RunVerdict(WireModel):
     same_answers: Annotated[
         StoredText | None,
         Field(description="Of which day the answers are; null for a run with new data."),
+    ] = None
+    fallen_slice: Annotated[
+        FallenSlice | None, Field(description="The only slice that fell; null without one.")
     ] = None
     incomplete: Annotated[
         tuple[StoredText, ...],

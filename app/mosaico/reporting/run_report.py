@@ -9,6 +9,7 @@ from typing import Any, Final
 from fastapi import Request
 from sqlalchemy.orm import Session
 
+from mosaico.comparison.deciding_metric import find_deciding_metric
 from mosaico.comparison.schemas import CategoryPage
 from mosaico.comparison.stored_run_comparison import categories_in_child
 from mosaico.core.errors import NotFound
@@ -82,8 +83,8 @@ def _results(session: Session, run: BenchmarkRun) -> list[TraceResultView]:
     pages = iter_pages(
         lambda query: list_trace_results(session, run, query, TraceListFilter()), MAX_TRACES
     )
-    columns = run.metric_keys or []
-    return [trace_result_view(columns, row) for row in chain.from_iterable(pages)]
+    columns, decider = run.metric_keys or [], find_deciding_metric(session, run)
+    return [trace_result_view(columns, row, decider) for row in chain.from_iterable(pages)]
 
 
 def _trace_row(run_id: str, result: TraceResultView, metric: str) -> dict[str, Any]:
@@ -91,6 +92,7 @@ def _trace_row(run_id: str, result: TraceResultView, metric: str) -> dict[str, A
         "id": result.trace_id,
         "url": path_of("runs", run_id, "traces", result.trace_id),
         "outcome": result.outcome,
+        "is_right": result.is_right,
         "value": format_optional_number(result.values.get(metric)),
         "texts": [
             shorten(text or "", MAX_TEXT_CHARS)

@@ -13,6 +13,7 @@ from mosaico.core.keyset import ListRows, PageQuery, PageRows, encode_cursor
 from mosaico.core.postgres_notify import notify_streams
 from mosaico.harness.transcript import Transcript
 from mosaico.metrics.types import MetricNote, MetricSkipReason
+from mosaico.run_store.deciding_metric import DecidingMetric
 from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate, RunShard, TraceResult
 from mosaico.run_store.rules import require_traces
 from mosaico.run_store.trace_list import SEARCHED_TRACES, TraceListFilter, trace_conditions
@@ -188,14 +189,18 @@ def _moves(row: RunMetricAggregate) -> bool:
 
 
 def list_trace_results(
-    session: Session, run: BenchmarkRun, query: PageQuery, trace_filter: TraceListFilter
+    session: Session,
+    run: BenchmarkRun,
+    query: PageQuery,
+    trace_filter: TraceListFilter,
+    decider: DecidingMetric | None = None,
 ) -> PageRows[TraceWithResult]:
     """The collected traces of a run that pass a filter, in the order of the source. A page is shorter than requested when
     its texts exceed `PAGE_BYTES`.
     """
     traces = select(CollectedTrace).where(CollectedTrace.collection_id == run.collection_id)
     selected = traces
-    if conditions := trace_conditions(run.metric_keys or [], trace_filter):
+    if conditions := trace_conditions(run.metric_keys or [], trace_filter, decider):
         result_of_trace = (TraceResult.run_seq == run.seq) & (
             TraceResult.position == CollectedTrace.position
         )

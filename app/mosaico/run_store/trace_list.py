@@ -11,6 +11,7 @@ from mosaico.core.errors import Invalid
 from mosaico.core.keyset import ListRows, PageQuery, PageRows, encode_cursor
 from mosaico.core.schemas import ListFilter
 from mosaico.metrics.types import MetricNote, MetricSkipReason
+from mosaico.run_store.deciding_metric import DecidingMetric
 from mosaico.run_store.models import BenchmarkRun, TraceResult
 from mosaico.traces.models import CollectedTrace
 from mosaico.traces.types import TraceOutcome
@@ -31,9 +32,10 @@ class TraceListFilter(ListFilter):
     text: str | None = Field(
         default=None, max_length=200, description="Filter by a part of an ID or of the output."
     )
-    state: Literal["failed", "missing"] | None = Field(
+    state: Literal["wrong", "failed", "missing"] | None = Field(
         default=None,
-        description="`failed`: without an answer; `missing`: without a value of `metric`.",
+        description="`wrong`: wrong by the metric of the KPI that decides; `failed`: without an"
+        " answer; `missing`: without a value of `metric`.",
     )
     metric: str | None = Field(
         default=None, description="The metric of the filters `below` and `missing`."
@@ -84,10 +86,14 @@ class NeighborTraces(NamedTuple):
 
 
 def search_traces(
-    session: Session, run: BenchmarkRun, trace_filter: TraceListFilter, query: PageQuery
+    session: Session,
+    run: BenchmarkRun,
+    trace_filter: TraceListFilter,
+    query: PageQuery,
+    decider: DecidingMetric | None = None,
 ) -> PageRows[ListedTrace]:
-    """Return one page of traces, in the order of the source. Raises: `Invalid` for an unknown
-    metric.
+    """Return one page of traces, in the order of the source; wrong answers are those by `decider`. Raises: `Invalid`
+    for an unknown metric.
     """
     statement = _select_traces(
         run,
@@ -95,7 +101,7 @@ def search_traces(
         CollectedTrace.trial, CollectedTrace.outcome, _beginning(CollectedTrace.input),
         _beginning(CollectedTrace.output), _beginning(CollectedTrace.error), TraceResult.values, TraceResult.notes,
     )  # fmt: skip
-    page = _list_rows(run, statement, trace_filter).read_page(session, query)
+    page = _list_rows(run, statement, trace_filter, decider).read_page(session, query)
     width = len(ListedTrace._fields)
     return page.with_rows(
         [
@@ -105,11 +111,16 @@ def search_traces(
     )
 
 
-def count_traces(session: Session, run: BenchmarkRun, trace_filter: TraceListFilter) -> TraceCount:
+def count_traces(
+    session: Session,
+    run: BenchmarkRun,
+    trace_filter: TraceListFilter,
+    decider: DecidingMetric | None = None,
+) -> TraceCount:
     """The number of traces that the filter selects, counted for at most `COUNT_TIME_S`. Raises: `Invalid`
     for an unknown metric.
     """
-    rows = _list_rows(run, _select_traces(run, CollectedTrace.position), trace_filter)
+    rows = _list_rows(run, _select_traces(run, CollectedTrace.position), trace_filter, decider)
     total = run.traces_total or run.traces_collected
     if not rows.conditions:
         return TraceCount(total, is_exact=True)
@@ -118,7 +129,11 @@ def count_traces(session: Session, run: BenchmarkRun, trace_filter: TraceListFil
 
 
 def find_neighbors(
-    session: Session, run: BenchmarkRun, position: int, trace_filter: TraceListFilter
+    session: Session,
+    run: BenchmarkRun,
+    position: int,
+    trace_filter: TraceListFilter,
+    decider: DecidingMetric | None = None,
 ) -> NeighborTraces:
     """The traces before and after a position, of those that the filter selects. Raises: `Invalid` for an
     unknown metric.
@@ -127,7 +142,7 @@ def find_neighbors(
     query = PageQuery(1, encode_cursor([position]))
 
     def find_next(*, descending: bool) -> str | None:
-        rows = _list_rows(run, statement, trace_filter, descending=descending)
+        rows = _list_rows(run, statement, trace_filter, decider, descending=descending)
         page = rows.read_page(session, query, NEIGHBOR_TIME_S)
         return page.rows[0].trace_id if page.rows else None
 
@@ -138,6 +153,7 @@ def _list_rows(
     run: BenchmarkRun,
     statement: Select[Any],
     trace_filter: TraceListFilter,
+    decider: DecidingMetric | None,
     *,
     descending: bool = False,
 ) -> ListRows:
@@ -145,7 +161,7 @@ def _list_rows(
         statement=statement,
         keys=[CollectedTrace.position],
         descending=descending,
-        conditions=trace_conditions(run.metric_keys or [], trace_filter),
+        conditions=trace_conditions(run.metric_keys or [], trace_filter, decider),
         batch_rows=SEARCHED_TRACES,
     )
 
@@ -185,16 +201,18 @@ def get_traces_of_item(
 
 
 def trace_conditions(
-    columns: Sequence[str], trace_filter: TraceListFilter
+    columns: Sequence[str], trace_filter: TraceListFilter, decider: DecidingMetric | None = None
 ) -> list[ColumnElement[bool]]:
     """The conditions of the given filters, on collected traces joined with their results; `columns` are
-    the metrics of the run. Raises: `Invalid` for an unknown metric.
+    the metrics of the run, and `decider` is the one of right and wrong answers. Raises: `Invalid` for an unknown metric.
     """
     conditions: list[ColumnElement[bool]] = []
     if trace_filter.item_id:
         conditions.append(CollectedTrace.item_id == trace_filter.item_id)
     if trace_filter.state == "failed":
         conditions.append(CollectedTrace.outcome != TraceOutcome.SCORED)
+    if trace_filter.state == "wrong" and decider:
+        conditions.append(decider.wrong_answers(columns))
     if trace_filter.text:
         searched = (CollectedTrace.item_id, CollectedTrace.trace_id, CollectedTrace.output)
         matches = (column.icontains(trace_filter.text, autoescape=True) for column in searched)

@@ -173,16 +173,30 @@ class MissingValueView(WireModel):
     detail: str | None = None
 
 
+class ToolCallView(WireModel):
+    """A tool call of the agent; `ok` is null when the source does not report the outcome."""
+
+    name: StoredText
+    arguments: dict[str, Any] | None
+    ok: bool | None
+    latency_ms: float | None
+
+
 class TraceResultView(WireModel):
     """One trace; `values` is empty while it is not measured. A missing value is null, with its cause in
     `missing`; `reasons` holds the reasons that judges gave for their scores. `expectedAny` are several right answers,
     of which one is enough, `expectedAll` several that an answer must fit: metrics take the best or the worst value.
+    Tokens, cost, latency, tool calls and turns are those of the agent; null when the source does not report them.
     """
 
     trace_id: str
     item_id: str
     trial: int
     outcome: TraceOutcome
+    is_right: Annotated[
+        bool | None,
+        Field(description="Whether the answer is right; null where nothing says so."),
+    ]
     input: StoredText | None
     expected_output: StoredText | None
     expected_any: list[StoredText]
@@ -195,33 +209,39 @@ class TraceResultView(WireModel):
     values: dict[str, float | None]
     missing: dict[str, MissingValueView]
     reasons: dict[str, StoredText]
-
-
-class ToolCallView(WireModel):
-    """A tool call of the agent; `ok` is null when the source does not report the outcome."""
-
-    name: StoredText
-    arguments: dict[str, Any] | None
-    ok: bool | None
-    latency_ms: float | None
-
-
-class TraceView(TraceResultView):
-    """One trace of a run. `values` is empty while the trace is not measured.
-
-    Tokens, cost, latency, tool calls and turns are those of the agent; null when the source does not
-    report them. `transcript` shows the work of the agent step by step, with secrets masked; null when
-    the source has none.
-    """
-
     input_tokens: int | None
     output_tokens: int | None
     cost_usd: float | None
     latency_ms: float | None
     turns: int | None
     tool_calls: list[ToolCallView] | None
+
+
+class TraceView(TraceResultView):
+    """One trace of a run. `values` is empty while the trace is not measured.
+
+    `transcript` shows the work of the agent step by step, with secrets masked; null when
+    the source has none.
+    """
+
     scores: dict[str, float]
     transcript: Transcript | None
+
+
+class ItemNightView(WireModel):
+    """An item in one run: the values of its trials by the metric that decides. `isRight` is about their mean; null
+    where nothing says so. A run without the item has no `traces`.
+    """
+
+    run_id: str
+    agent_id: str
+    created_at: datetime
+    trials: Annotated[
+        list[float | None], Field(description="Values of the metric that decides, trial by trial.")
+    ]
+    value: float | None
+    is_right: Annotated[bool | None, Field(description="Whether the answer is right.")]
+    traces: int
 
 
 class RunErrorView(WireModel):

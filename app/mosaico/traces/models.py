@@ -67,7 +67,11 @@ class CollectedTrace(Base):
     """
 
     __tablename__ = "collected_traces"
-    __table_args__ = (UniqueConstraint("collection_id", "trace_id"),)
+    __table_args__ = (
+        UniqueConstraint("collection_id", "trace_id"),
+        # One item in many runs.
+        Index("ix_collected_traces_collection_id_item_id", "collection_id", "item_id"),
+    )
 
     collection_id: Mapped[int] = mapped_column(primary_key=True)
     position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)

@@ -246,6 +246,14 @@ def test_run__baselines_before_the_first_are_linked(crowded: Service) -> None:
         session.scalars(select(BenchmarkRun).where(BenchmarkRun.id == RUN)).one().verdict = before
 
 
-def test_run__flipped_items_are_counted(crowded: Service) -> None:
-    page = read_page(crowded, f"/runs/{RUN}")
-    assert "8 of 10 flipped items" in page
+def test_run__answers_are_counted_and_all_are_reached(crowded: Service) -> None:
+    address: str | None = f"/runs/{RUN}?show=all"
+    total = crowded.get(f"/benchmark-runs/{RUN}/answers")["counts"]["all"]
+    items = list[str]()
+    while address is not None:
+        page = read_page(crowded, address)
+        assert f" of {total} " in page
+        items += re.findall(r"<code>(case-\d+|many[-\w]*)</code>", page)
+        following = re.search(r'href="([^"]+)" rel="next"', page)
+        address = following[1] if following else None
+    assert len(items) == len(set(items)) == total

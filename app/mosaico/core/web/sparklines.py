@@ -59,3 +59,14 @@ def interval_bar(change: ChangeBar, limit: float) -> str:
         f' stroke="{color}" stroke-width="2.5"/>'
         f'<circle class="{mark_class("m", change.verdict)}" cx="{effect:.1f}" cy="13" r="4" fill="{color}"/></svg>'
     )
+
+
+def time_bar(start: float, duration: float, total: float) -> str:
+    """A part of a total time as a bar at its place; decoration of a number beside it."""
+    x = Axis(0.0, total, 0, SPARK_WIDTH)
+    left = x.pixel(start)
+    width = max(2.0, x.pixel(start + duration) - left)
+    return (
+        f'<svg class="spark" width="{SPARK_WIDTH}" height="8" aria-hidden="true">'
+        f'<rect x="{min(left, SPARK_WIDTH - 2):.1f}" width="{width:.1f}" height="8" rx="2" fill="currentColor"/></svg>'
+    )

@@ -22,6 +22,7 @@ STYLE_SHEETS: Final = (
     "charts.css",
     "setup.css",
     "changes.css",
+    "answers.css",
 )
 
 

@@ -29,7 +29,7 @@ from mosaico.core.web.sparklines import interval_bar
 from mosaico.core.web.trend_chart import PageChart, TrendLimit, trend_chart
 from mosaico.kpis.models import KpiHistory
 from mosaico.kpis.number_text import FigureFormat
-from mosaico.kpis.queries import get_kpis_of_run
+from mosaico.kpis.queries import find_shown_kpi, get_kpis_of_run
 from mosaico.kpis.verdict_types import RunVerdict, ValueVerdict
 from mosaico.notifications.views import list_delivery_rows
 from mosaico.run_store.attribute_queries import read_recorded_changes
@@ -47,7 +47,8 @@ from mosaico.run_store.queries import get_run, list_shown_metrics
 from mosaico.run_store.rules import MAX_RETRIES, RETRYABLE, RunStatus, Validity
 from mosaico.run_store.run_errors import list_run_errors
 from mosaico.runs.llm_cache import list_llm_usage
-from mosaico.runs.pages.flips import load_flips
+from mosaico.runs.pages.answers import TypedAnswers, load_answer_list
+from mosaico.runs.pages.before_now import list_distribution_charts, load_cost_charts
 from mosaico.statistics.verdict_rules import Scale, Verdict
 
 TREND_RUNS = 30
@@ -71,9 +72,14 @@ def outcome_of(validity: str | None, verdict: RunVerdict | None) -> str | None:
 
 
 def load_run_page(
-    session: Session, run_id: str, res: Resources, zone_of: Request
+    session: Session,
+    run_id: str,
+    res: Resources,
+    zone_of: Request,
+    typed: TypedAnswers | None = None,
+    cursor: str = "",
 ) -> dict[str, Any]:
-    """The values of the template `run.html`."""
+    """The values of the template `run.html`; `typed` is the filter of its answers, and `cursor` their page."""
     run = get_run(session, run_id)
     kpis = get_kpis_of_run(session, run.seq)
     agent = session.get_one(Agent, run.agent_id).name
@@ -86,6 +92,9 @@ def load_run_page(
     # A comparison needs the traces of each base.
     bases = [base.id for base in baselines if not base.purged_at] or baseline_ids[:1]
     status = RunStatus(run.status)
+    answers = load_answer_list(session, run, typed or TypedAnswers(), cursor)
+    is_shown = answers["answers"] is not None
+    costs = load_cost_charts(session, find_shown_kpi(kpis)) if is_shown else []
     return {
         "run": run,
         "agent": agent,
@@ -110,6 +119,9 @@ def load_run_page(
         "explanation": run.verdict.explanation if run.verdict else None,
         "same_answers": run.verdict.same_answers if run.verdict else None,
         **_changes(session, run),
+        "fallen_slice": run.verdict.fallen_slice.tag
+        if run.verdict and run.verdict.fallen_slice
+        else "",
         "baseline_ids": baseline_ids,
         "baselines": baselines,
         "compare_url": build_url("/compare", base=bases, run=run.id) if bases else None,
@@ -121,7 +133,12 @@ def load_run_page(
         **_alerts(session, run.id, res),
         **_evaluations(session, run.seq),
         "errors": [] if run.purged_at else _errors(session, run),
-        "flips": load_flips(session, run, baseline_ids),
+        **answers,
+        "costs": costs,
+        "small_charts": [
+            *(list_distribution_charts(answers["answers"]["loaded"]) if is_shown else ()),
+            *costs,
+        ],
         "usage": _usage(session, run.seq),
         **_trend(session, run, kpis, zone_of),
     }
@@ -337,9 +354,9 @@ def _trend(
 ) -> dict[str, Any]:
     """The chart of the first KPI of the gate over the last runs; nothing with fewer than two."""
     nothing = {"trend": None, "trend_title": ""}
-    if not kpis:
+    kpi = find_shown_kpi(kpis)
+    if kpi is None:
         return nothing
-    kpi = min(kpis, key=lambda kpi: (not kpi.gate, kpi.name.lower()))
     points = list_kpi_points(
         session, run.benchmark_id, run.agent_id, kpi.kpi_id, up_to=kpi, limit=TREND_RUNS
     )

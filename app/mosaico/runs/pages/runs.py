@@ -33,6 +33,7 @@ from mosaico.run_store.rules import RunStatus, TriggerType
 from mosaico.run_store.run_list import DEFAULT_SORT, LISTED_COLUMNS, RunCount, RunListFilter
 from mosaico.runs import retention, service
 from mosaico.runs.pages import run_view
+from mosaico.runs.pages.answers import Cursor, Typed
 from mosaico.runs.pages.comparison import list_choices
 from mosaico.runs.pages.estimate import window_of
 from mosaico.runs.schemas import RunAcceptance
@@ -158,12 +159,16 @@ def start_run(form: SentForm, res: Res) -> Response:
 
 
 @router.get("/runs/{runId}", dependencies=READ)
-def show_run(request: Request, run_id: RunId, res: Res) -> Response:
+def show_run(
+    request: Request, run_id: RunId, res: Res, typed: Typed, cursor: Cursor = ""
+) -> Response:
     """Show one run: its verdict with the reasons, and its validity; during the run, its
     progress.
     """
     with res.db.read() as session:
-        view = run_view.load_run_page(session, run_id, res, zone_of=request)
+        view = run_view.load_run_page(
+            session, run_id, res, zone_of=request, typed=typed, cursor=cursor
+        )
         run = view["run"]
         choices = (
             list_choices(session, request, res, run) if run.status == RunStatus.COMPLETED else []
@@ -191,10 +196,13 @@ def _parts_in_api(run: BenchmarkRun, view: Mapping[str, Any]) -> dict[str, str]:
         parts["alert rules"] = build_url(
             "/alert-configs", benchmarkId=run.benchmark_id, limit=MAX_LIMIT
         )
-    if view["flips"]:
-        pair = {"baseline": view["baseline_ids"][0], "candidate": run.id}
-        parts["flipped items"] = build_url("/benchmark-runs/compare", pair)
-        parts["items"] = build_url("/benchmark-runs/compare/items", pair)
+    if view["baselines"]:
+        parts["baseline"] = path_of("benchmark-runs", view["baselines"][0].id)
+    if view["answers"]:
+        parts["answers"] = build_url(f"{address}/answers", view["answers"]["query"])
+        parts["distributions"] = f"{address}/distributions"
+    if view["costs"]:
+        parts["costs"] = f"{address}/costs"
     if view["trend"]:
         parts["trend"] = build_url("/kpi-history", view["trend_query"])
     if view["usage"]:

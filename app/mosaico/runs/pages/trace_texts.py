@@ -1,12 +1,17 @@
-"""Texts of traces as a page shows them: the steps of a transcript, and the difference of two texts, word by word."""
+"""Texts of traces as a page shows them: the steps of a transcript."""
 
 import json
-import re
-from difflib import SequenceMatcher
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from mosaico.core.text import cut_middle, format_number
-from mosaico.harness.transcript import Transcript, TranscriptMessage, TranscriptStep
+from mosaico.harness.transcript import (
+    Transcript,
+    TranscriptMessage,
+    TranscriptRequest,
+    TranscriptStep,
+    TranscriptToolCall,
+)
 
 # A page must stay readable and quick whatever an agent wrote.
 MAX_SHOWN_CHARS = 20_000
@@ -14,16 +19,18 @@ MAX_STEPS = 200
 
 
 class ShownStep(NamedTuple):
-    """A step of a transcript: who, and the texts by their title."""
+    """A step of a conversation: who, what it took, and the texts by their title. `kind` is a role, or `tool`."""
 
+    kind: str
     who: str
     note: str
     texts: list[tuple[str, str]]
+    duration_ms: float | None = None
     is_error: bool = False
 
 
-def list_shown_steps(transcript: Transcript | None) -> list[ShownStep]:
-    steps = transcript.steps if transcript else ()
+def list_shown_steps(steps: Sequence[TranscriptStep]) -> list[ShownStep]:
+    """The first 200 steps."""
     return [_shown_step(step) for step in steps[:MAX_STEPS]]
 
 
@@ -31,25 +38,54 @@ def _shown_step(step: TranscriptStep) -> ShownStep:
     if isinstance(step, TranscriptMessage):
         texts = [("thinking", step.thinking), ("", step.text)]
         return ShownStep(
-            step.role, "", [(name, cut) for name, text in texts if (cut := cut_text(text))]
+            step.role,
+            step.role,
+            _describe_request(step.request) if step.request else "",
+            [(name, cut) for name, text in texts if (cut := cut_text(text))],
+            step.request.latency_ms if step.request else None,
         )
-    arguments = step.command or (
-        json.dumps(step.arguments, ensure_ascii=False, indent=1) if step.arguments else None
-    )
-    texts = [
-        ("", arguments),
-        ("output", step.output),
-        ("stdout", step.stdout),
-        ("stderr", step.stderr),
+    facts = [
+        f"exit code {step.exit_code}" if step.exit_code else None,
+        _time_text(step.duration_ms),
     ]
-    facts = [f"exit code {step.exit_code}" if step.exit_code else None,
-             None if step.duration_ms is None else f"{format_number(step.duration_ms)} ms"]  # fmt: skip
     return ShownStep(
+        "tool",
         f"tool {step.tool}",
         ", ".join(filter(None, facts)),
-        [(name, cut) for name, text in texts if (cut := cut_text(text))],
+        [*([("", arguments)] if (arguments := arguments_of(step)) else []), *tool_texts(step)],
+        step.duration_ms,
         step.is_error,
     )
+
+
+def arguments_of(call: TranscriptToolCall) -> str | None:
+    """What a tool was called with, as a reader writes it."""
+    if call.command:
+        return cut_text(call.command)
+    if not call.arguments:
+        return None
+    return cut_text(json.dumps(call.arguments, ensure_ascii=False, indent=1))
+
+
+def tool_texts(step: TranscriptToolCall) -> list[tuple[str, str]]:
+    """What a tool answered, by title."""
+    texts = [("output", step.output), ("stdout", step.stdout), ("stderr", step.stderr)]
+    return [(name, cut) for name, text in texts if (cut := cut_text(text))]
+
+
+def _describe_request(request: TranscriptRequest) -> str:
+    """The tokens and the time of a request to the model, as far as they are known."""
+    tokens = [
+        f"{count:,} {name} tokens"
+        for name, count in (("input", request.input_tokens), ("output", request.output_tokens))
+        if count is not None
+    ]
+    retries = f"{request.retries} retries" if request.retries else None
+    return ", ".join(filter(None, [*tokens, _time_text(request.latency_ms), retries]))
+
+
+def _time_text(milliseconds: float | None) -> str | None:
+    return None if milliseconds is None else f"{format_number(milliseconds)} ms"
 
 
 def count_omitted(transcript: Transcript | None) -> int:
@@ -60,43 +96,3 @@ def count_omitted(transcript: Transcript | None) -> int:
 
 def cut_text(text: str | None) -> str | None:
     return None if text is None else cut_middle(text, MAX_SHOWN_CHARS)
-
-
-# The time grows with the square of the length.
-MAX_WORDS = 4_000
-
-_WORDS = re.compile(r"\s+|\w+|[^\w\s]")
-
-
-class DiffPart(NamedTuple):
-    """A part of a text: in both texts, or in this one only."""
-
-    kind: Literal["same", "changed"]
-    text: str
-
-
-class TextDiff(NamedTuple):
-    """Both texts in parts. `is_complete` is false for texts that are too long to compare."""
-
-    left: list[DiffPart]
-    right: list[DiffPart]
-    is_complete: bool
-
-
-def compare_texts(left: str, right: str) -> TextDiff:
-    """The parts of two texts, in order; equal texts have one part each."""
-    left_words, right_words = _WORDS.findall(left), _WORDS.findall(right)
-    if max(len(left_words), len(right_words)) > MAX_WORDS:
-        return TextDiff([DiffPart("same", left)], [DiffPart("same", right)], is_complete=False)
-    matcher = SequenceMatcher(a=left_words, b=right_words, autojunk=False)
-    left_parts, right_parts = [], []
-    for operation, *spans in matcher.get_opcodes():
-        kind: Literal["same", "changed"] = "same" if operation == "equal" else "changed"
-        left_start, left_end, right_start, right_end = spans
-        left_parts.append(DiffPart(kind, "".join(left_words[left_start:left_end])))
-        right_parts.append(DiffPart(kind, "".join(right_words[right_start:right_end])))
-    return TextDiff(
-        [part for part in left_parts if part.text],
-        [part for part in right_parts if part.text],
-        is_complete=True,
-    )

@@ -1,4 +1,4 @@
-"""Pages of the traces of a run: the list, one trace with its transcript, an item in two runs."""
+"""Pages of the traces of a run: the list, and one trace with its conversation."""
 
 import math
 from collections.abc import Mapping
@@ -12,31 +12,37 @@ from sqlalchemy.orm import Session
 from mosaico.access.deps import READ
 from mosaico.agents.models import Agent
 from mosaico.benchmarks.models import Benchmark
+from mosaico.comparison.deciding_metric import NOTHING_DECIDES, find_deciding_metric
 from mosaico.core.errors import Invalid
 from mosaico.core.keyset import PageRows
-from mosaico.core.text import format_number, shorten
+from mosaico.core.text import shorten
 from mosaico.core.web.deps import Res
 from mosaico.core.web.forms.page_filters import FilterField
 from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.pages import Crumb, build_url, list_in_api, render_page
 from mosaico.core.web.query_parameters import ListQuery
 from mosaico.core.web.routes import Router
+from mosaico.harness.transcript import TranscriptToolCall
 from mosaico.run_store import trace_list
-from mosaico.run_store.models import BenchmarkRun, TraceResult
-from mosaico.run_store.queries import get_run_with_traces, get_trace
+from mosaico.run_store.deciding_metric import DecidingMetric, is_right_answer
+from mosaico.run_store.models import BenchmarkRun
+from mosaico.run_store.queries import TraceDetail, get_run_with_traces, get_trace
 from mosaico.run_store.trace_list import TraceListFilter
-from mosaico.runs.pages.trace_texts import (
-    TextDiff,
-    compare_texts,
-    count_omitted,
-    cut_text,
-    list_shown_steps,
+from mosaico.runs.pages.trace_parts import (
+    ShownCall,
+    conversation_of,
+    list_calls,
+    list_references,
+    list_usage,
+    list_values,
+    mark_output,
+    time_bars,
+    write_number,
 )
-from mosaico.traces.models import CollectedTrace
+from mosaico.runs.pages.trace_texts import count_omitted, cut_text, list_shown_steps
 
 router = Router()
 
-TRIALS_OF_PAGE = 6
 # Columns of a list; beside a trace, the metrics after these are folded.
 MAX_METRICS = 4
 
@@ -72,14 +78,17 @@ def show_traces(
         run = get_run_with_traces(session, run_id)
         columns = run.metric_keys or []
         trace_filter, mistake = _read_filter(columns, typed)
+        decider = find_deciding_metric(session, run)
+        if trace_filter.state == "wrong" and decider is None:
+            mistake = NOTHING_DECIDES
         # A filter that is wrong selects nothing: rows of another one would look like its result.
         page = (
             PageRows[trace_list.ListedTrace]([], None)
             if mistake
-            else trace_list.search_traces(session, run, trace_filter, query)
+            else trace_list.search_traces(session, run, trace_filter, query, decider)
         )
-        count = None if mistake else trace_list.count_traces(session, run, trace_filter)
-        steps = _crumbs(session, run)
+        count = None if mistake else trace_list.count_traces(session, run, trace_filter, decider)
+        steps = list_crumbs(session, run)
     visible = [column for column in dict.fromkeys([trace_filter.metric, *columns]) if column]
     shown_filter = _shown_filter(typed)
     return render_page(
@@ -100,9 +109,10 @@ def show_traces(
         columns=columns,
         visible=visible[:MAX_METRICS],
         rows=[
-            _trace_row(run, columns, visible[:MAX_METRICS], trace, shown_filter)
+            _trace_row(run, columns, visible[:MAX_METRICS], trace, shown_filter, decider)
             for trace in page.rows
         ],
+        rule=f"right or wrong by {decider.column}" if decider else NOTHING_DECIDES,
         is_filtered=bool(shown_filter),
         filters=[FilterField(name, [value]) for name, value in shown_filter.items()],
         mistake=mistake,
@@ -131,10 +141,14 @@ def show_trace(
         trace_filter, mistake = _read_filter(run.metric_keys or [], typed)
         if mistake:
             raise Invalid(mistake)
-        neighbors = trace_list.find_neighbors(session, run, trace.position, trace_filter)
+        decider = find_deciding_metric(session, run)
+        neighbors = trace_list.find_neighbors(session, run, trace.position, trace_filter, decider)
         traces = build_url(f"{path_of('runs', run_id)}/traces", shown_filter)
-        steps = [*_crumbs(session, run), Crumb("Traces", traces)]
+        steps = [*list_crumbs(session, run), Crumb("Traces", traces)]
         baseline = run.verdict.baseline.run_ids[0] if run.verdict and run.verdict.baseline else None
+    right = is_right_answer(run.metric_keys or [], detail.result, decider)
+    shown_steps = list_shown_steps(conversation_of(trace, detail.transcript))
+    bars = time_bars([step.duration_ms for step in shown_steps])
     return render_page(
         request,
         "trace.html",
@@ -146,13 +160,18 @@ def show_trace(
         trace=trace,
         input=cut_text(trace.input),
         error=cut_text(trace.error),
-        diff=_diff(trace.expected_output, trace.output),
-        references=_references(trace),
-        values=_values(run.metric_keys or [], detail.result),
-        usage=_usage(trace),
-        transcript=list_shown_steps(detail.transcript),
+        is_right=right,
+        answer=mark_output(trace, is_right=right),
+        references=list_references(trace),
+        values=list_values(run.metric_keys or [], detail.result),
+        usage=list_usage(trace),
+        attributes=trace.attributes or {},
+        scores=trace.scores or {},
+        conversation=list(zip(shown_steps, bars, strict=True)),
+        has_transcript=detail.transcript is not None,
+        calls=_calls_beside(detail),
         omitted=count_omitted(detail.transcript),
-        source_url=_safe_url(trace.url),
+        source_url=safe_url(trace.url),
         before=_trace_url(run, neighbors.before, shown_filter),
         after=_trace_url(run, neighbors.after, shown_filter),
         is_filtered=bool(shown_filter),
@@ -160,56 +179,11 @@ def show_trace(
     )
 
 
-@router.get("/runs/{runId}/items", dependencies=READ)
-def show_item(
-    request: Request,
-    run_id: RunId,
-    res: Res,
-    item: Annotated[str, Query(max_length=1000)],
-    base: Annotated[str, Query(max_length=200)],
-    first_trial: Annotated[int, Query(alias="trial", ge=1)] = 1,
-) -> Response:
-    """An item in two runs, trial by trial, side by side; a page of trials from the number `trial` on."""
-    with res.db.read() as session:
-        run, baseline = (get_run_with_traces(session, compared) for compared in (run_id, base))
-        numbers = trace_list.list_trials_of_item(session, (baseline, run), item)
-        requested_numbers = [number for number in numbers if number + 1 >= first_trial]
-        page_numbers, later = requested_numbers[:TRIALS_OF_PAGE], requested_numbers[TRIALS_OF_PAGE:]
-        before, now = (
-            trace_list.get_traces_of_item(session, compared, item, page_numbers)
-            for compared in (baseline, run)
-        )
-        steps = _crumbs(session, run)
-    trials = [
-        _trial(baseline, run, number, before.get(number), now.get(number))
-        for number in page_numbers
-    ]
-    first = next((trace for side in (before, now) for trace, _ in side.values()), None)
-    return render_page(
-        request,
-        "item.html",
-        title=item,
-        nav="/runs",
-        api=build_url(f"/benchmark-runs{path_of(run_id)}/results", itemId=item),
-        api_parts={
-            "run": path_of("benchmark-runs", run_id),
-            "baseline": path_of("benchmark-runs", base),
-            "results of the baseline": build_url(
-                f"{path_of('benchmark-runs', base)}/results", itemId=item
-            ),
-        },
-        run=run,
-        baseline=baseline,
-        steps=steps,
-        item=item,
-        input=cut_text(first.input if first else None),
-        expected=cut_text(first.expected_output if first else None),
-        references=_references(first),
-        trials=trials,
-        trial_count=len(numbers),
-        next_trial=later[0] + 1 if later else None,
-        shown_metrics=MAX_METRICS,
-    )
+def _calls_beside(detail: TraceDetail) -> list[ShownCall]:
+    """The tool calls of a trace whose transcript has none."""
+    steps = detail.transcript.steps if detail.transcript else ()
+    is_beside = detail.transcript and not any(isinstance(s, TranscriptToolCall) for s in steps)
+    return list_calls(detail.trace, None) if is_beside else []
 
 
 def _read_filter(columns: list[str], typed: TypedFilter) -> tuple[TraceListFilter, str | None]:
@@ -263,7 +237,7 @@ def _read_limit(text: str) -> tuple[float | None, str | None]:
     return None, f"{text!r} is not a number; write the limit as 0.5"
 
 
-def _crumbs(session: Session, run: BenchmarkRun) -> list[Crumb]:
+def list_crumbs(session: Session, run: BenchmarkRun) -> list[Crumb]:
     agent = session.get_one(Agent, run.agent_id).name
     benchmark = session.get_one(Benchmark, run.benchmark_id).display_name
     return [
@@ -278,6 +252,7 @@ def _trace_row(
     visible: list[str],
     trace: trace_list.ListedTrace,
     shown_filter: Mapping[str, str],
+    decider: DecidingMetric | None,
 ) -> dict[str, Any]:
     values = dict(zip(columns, trace.values or [], strict=False))
     return {
@@ -285,7 +260,8 @@ def _trace_row(
         "input": _beginning(trace.input),
         "answer": _beginning(trace.output or trace.error),
         "url": _trace_url(run, trace.trace_id, shown_filter),
-        "values": [_number(values.get(column)) for column in visible],
+        "is_right": decider.is_right(values.get(decider.column)) if decider else None,
+        "values": [write_number(values.get(column)) for column in visible],
     }
 
 
@@ -293,80 +269,6 @@ def _beginning(text: str | None) -> str:
     return shorten(text or "", trace_list.PREVIEW_CHARS)
 
 
-def _number(value: float | None) -> str | None:
-    return None if value is None else format_number(value)
-
-
-def _references(trace: CollectedTrace | None) -> dict[str, Any] | None:
-    """All expected answers of a trace that has several, and what they mean; None for another trace."""
-    if trace is None or not (trace.expected_any or trace.expected_all):
-        return None
-    texts = trace.expected_any or trace.expected_all or []
-    rule = "one of them is enough" if trace.expected_any else "an answer must fit all of them"
-    return {"rule": rule, "texts": [cut_text(text) for text in texts]}
-
-
-def _diff(left: str | None, right: str | None) -> TextDiff:
-    return compare_texts(cut_text(left) or "", cut_text(right) or "")
-
-
-def _values(columns: list[str], result: TraceResult | None) -> list[dict[str, Any]]:
-    """The values of a trace with the reason of a missing one, or that of the judge."""
-    if result is None:
-        return []
-    notes = result.notes or {}
-    return [
-        {
-            "metric": column,
-            "value": _number(value),
-            "why": ", ".join(
-                f"{key}: {text}" for key, text in notes.get(column, {}).items() if text
-            ),
-        }
-        for column, value in zip(columns, result.values, strict=True)
-    ]
-
-
-def _usage(trace: CollectedTrace) -> list[tuple[str, str]]:
-    """Tokens, cost, latency and turns, as far as the source reports them."""
-    numbers = (
-        ("Latency", trace.latency_ms, " ms"),
-        ("Input tokens", trace.input_tokens, ""),
-        ("Output tokens", trace.output_tokens, ""),
-        ("Cost", trace.cost_usd, " USD"),
-        ("Turns", trace.turns, ""),
-    )
-    return [
-        (name, f"{format_number(value)}{unit}")
-        for name, value, unit in numbers
-        if value is not None
-    ]
-
-
-def _safe_url(url: str | None) -> str | None:
+def safe_url(url: str | None) -> str | None:
     """A link to the source; none for another scheme, because sources are not trusted."""
     return url if url and url.startswith(("https://", "http://")) else None
-
-
-def _trial(
-    baseline: BenchmarkRun,
-    run: BenchmarkRun,
-    number: int,
-    before: tuple[CollectedTrace, TraceResult | None] | None,
-    now: tuple[CollectedTrace, TraceResult | None] | None,
-) -> dict[str, Any]:
-    """One trial in both runs; a side is None where the run has no trial of this number."""
-    sides = [
-        None if pair is None else {
-            "trace": pair[0],
-            "url": path_of("runs", of_run.id, "traces", pair[0].trace_id),
-            "values": _values(of_run.metric_keys or [], pair[1]),
-        }
-        for of_run, pair in ((baseline, before), (run, now))
-    ]  # fmt: skip
-    texts = [_answer(pair[0]) if pair else "" for pair in (before, now)]
-    return {"number": number, "before": sides[0], "now": sides[1], "diff": _diff(*texts)}
-
-
-def _answer(trace: CollectedTrace) -> str:
-    return trace.output or trace.error or ""
