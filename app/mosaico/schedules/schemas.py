@@ -14,6 +14,7 @@ from mosaico.core.schemas import (
     WireModel,
     patch_of,
 )
+from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.run_store.rules import TriggerType
 from mosaico.schedules.cron import DstPolicy
 from mosaico.schedules.rules import ConcurrencyPolicy, FireSkipReason, FireStatus, MisfirePolicy
@@ -171,9 +172,27 @@ class FailedRunView(WireModel):
 
     id: str
     benchmark_id: str
+    benchmark_name: StoredText
     agent_id: str
+    agent_name: StoredText
     error_code: str | None
     error_message: StoredText | None
+
+
+class ChangedRunView(WireModel):
+    """A run that REGRESSED, CHANGED or is INVALID, with the KPI that decides; `text` says it with its numbers."""
+
+    id: str
+    benchmark_id: str
+    benchmark_name: StoredText
+    agent_id: str
+    agent_name: StoredText
+    outcome: Annotated[str, Field(description="What happened.")]
+    kpi_name: Annotated[StoredText | None, Field(description="Name of the KPI that decides.")]
+    change: Annotated[
+        ValueVerdict | None, Field(description="Its comparison; null for an invalid run.")
+    ]
+    text: Annotated[StoredText, Field(description="The change in words.")]
 
 
 class IdleScheduleView(WireModel):
@@ -196,6 +215,10 @@ class DailySummaryView(WireModel):
     until: datetime
     runs: dict[str, int]
     invalid_runs: int
+    changed_runs: Annotated[
+        list[ChangedRunView],
+        Field(description="Runs that regressed, changed or are invalid: 50 of each."),
+    ]
     failed_runs: list[FailedRunView]
     fires: dict[str, int]
     disabled_schedules: list[DisabledScheduleView]

@@ -14,7 +14,14 @@ URL = "/static"
 DIGEST_CHARS = 12
 FOREVER = "public, max-age=31536000, immutable"
 # In the order of the cascade: a rule may change those of the sheets before.
-STYLE_SHEETS: Final = ("base.css", "forms.css", "frame.css", "content.css", "charts.css")
+STYLE_SHEETS: Final = (
+    "base.css",
+    "forms.css",
+    "frame.css",
+    "content.css",
+    "overview.css",
+    "charts.css",
+)
 
 
 @cache
