@@ -9,10 +9,10 @@ from typing import Final
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
-from mosaico.alerts.incident_queries import get_incident
+from mosaico.alerts.incident_queries import get_incident, list_open_incidents_of_run
 from mosaico.alerts.models import AlertEvent, AlertRule, AlertState, Incident
 from mosaico.alerts.rules import AlertEventState, IncidentResolution, IncidentState
-from mosaico.alerts.state_before import STATE_FIELDS, StateBefore
+from mosaico.alerts.state_before import STATE_FIELDS, RunBefore, SeriesBefore, StateBefore
 from mosaico.core.errors import Conflict
 from mosaico.notifications.inbox import set_read_at
 from mosaico.run_store.models import BenchmarkRun
@@ -35,22 +35,28 @@ def keep_state(session: Session, incident: Incident, row: AlertState | None) -> 
     concerned = or_(
         BenchmarkRun.seq.in_(seqs), BenchmarkRun.source_seq == last_source.scalar_subquery()
     )
-    columns = (
-        BenchmarkRun.seq,
-        BenchmarkRun.id,
-        BenchmarkRun.baseline_hold,
-        BenchmarkRun.accepted_at,
-    )
+    columns = (BenchmarkRun.seq, BenchmarkRun.baseline_hold, BenchmarkRun.accepted_at)
     runs = session.execute(select(*columns).where(concerned)).all()
-    series = list_newest_series(session, seqs[-1])
     incident.state_before = StateBefore(
         **{name: getattr(row, name) for name in ("run_seq", "run_id", *STATE_FIELDS)},
         explanation=incident.explanation,
-        holds={run.seq: run.baseline_hold for run in runs},
-        not_accepted=[run.id for run in runs if run.accepted_at is None],
-        series_run=series[0].run_seq if series else None,
-        series_states={part.series: part.state for part in series},
+        runs=[
+            RunBefore(seq=run.seq, hold=run.baseline_hold, is_accepted=run.accepted_at is not None)
+            for run in runs
+        ],
+        newest_series=[
+            SeriesBefore(run_seq=part.run_seq, series=part.series, state=part.state)
+            for part in list_newest_series(session, seqs[-1])
+        ],
     )
+
+
+def keep_states_of_run(session: Session, run: BenchmarkRun) -> None:
+    """Keep what the acceptance of a run will change of the open incidents that it belongs to."""
+    for incident in list_open_incidents_of_run(session, run.benchmark_id, run.agent_id, run.seq):
+        if incident.rule_id is not None:
+            row = session.get(AlertState, (incident.rule_id, incident.agent_id))
+            keep_state(session, incident, row)
 
 
 def withdraw_judgement(session: Session, incident_id: str) -> Incident:
@@ -101,9 +107,10 @@ def _reopen(session: Session, incident: Incident, row: AlertState | None) -> Non
         setattr(row, name, getattr(before, name))
     row.incident_id = incident.id
     _restore_runs(session, before)
+    states = {(part.run_seq, part.series): part.state for part in before.newest_series}
     for series in list_newest_series(session, incident.run_seqs[-1]):
-        if series.run_seq == before.series_run and series.series in before.series_states:
-            series.state = before.series_states[series.series]
+        if (series.run_seq, series.series) in states:
+            series.state = states[series.run_seq, series.series]
     _free_closing_key(session, incident.id)
     incident.state, incident.resolution, incident.explanation = (
         IncidentState.OPEN,
@@ -116,10 +123,11 @@ def _reopen(session: Session, incident: Incident, row: AlertState | None) -> Non
 
 def _restore_runs(session: Session, before: StateBefore) -> None:
     """Give the runs their holds back, in the order of their numbers, as all writers lock them."""
-    runs = select(BenchmarkRun).where(BenchmarkRun.seq.in_(before.holds))
-    for run in session.scalars(runs.order_by(BenchmarkRun.seq).with_for_update(key_share=True)):
-        run.baseline_hold = before.holds[run.seq]
-        if run.id in before.not_accepted:
+    states = {state.seq: state for state in before.runs}
+    runs = select(BenchmarkRun).where(BenchmarkRun.seq.in_(states)).order_by(BenchmarkRun.seq)
+    for run in session.scalars(runs.with_for_update(key_share=True)):
+        run.baseline_hold = states[run.seq].hold
+        if not states[run.seq].is_accepted:
             run.accepted_at = run.accepted_by = run.acceptance_note = None
 
 

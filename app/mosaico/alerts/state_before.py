@@ -8,9 +8,25 @@ from mosaico.kpis.series_types import SeriesState
 from mosaico.run_store.rules import BaselineHold
 
 
+class RunBefore(WireModel):
+    """A run of the incident: why it was no baseline, and whether its level was accepted."""
+
+    seq: int
+    hold: BaselineHold | None = None
+    is_accepted: bool = False
+
+
+class SeriesBefore(WireModel):
+    """The state of a series after its newest run."""
+
+    run_seq: int
+    series: str
+    state: SeriesState | None = None
+
+
 class StateBefore(WireModel):
-    """The state of the rule for the agent, the holds of runs by sequence number, and the states of the series of the
-    newest run, before an open incident was closed by a person. `notAccepted` are the runs that nobody had accepted.
+    """The state of the rule for the agent, its runs and the series of the newest run, before a person closed an open
+    incident.
     """
 
     run_seq: int
@@ -19,17 +35,15 @@ class StateBefore(WireModel):
     is_open: bool
     breaches: int
     clears: int
-    fired_at: datetime | None
-    series: SeriesState | None
-    breach_seq: int | None
-    clear_seq: int | None
-    fingerprint: str | None
+    fired_at: datetime | None = None
+    series: SeriesState | None = None
+    breach_seq: int | None = None
+    clear_seq: int | None = None
+    fingerprint: str | None = None
     excluded: list[list[int | None]]
     explanation: str
-    holds: dict[int, BaselineHold | None]
-    series_run: int | None
-    series_states: dict[str, SeriesState | None]
-    not_accepted: list[str]
+    runs: list[RunBefore]
+    newest_series: list[SeriesBefore]
 
 
 # The columns of `alert_states` that a judgement changes.
