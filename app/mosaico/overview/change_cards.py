@@ -10,6 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from mosaico.alerts.models import AlertEvent
+from mosaico.alerts.rules import IncidentResolution
 from mosaico.comparison.change_text import format_amount, format_pair, format_value
 from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.page_text import format_day
@@ -19,7 +20,7 @@ from mosaico.notifications.models import Delivery
 from mosaico.notifications.queries import endpoints_of
 from mosaico.notifications.views import DeliveryRow, delivery_rows
 from mosaico.overview.change_schemas import ChangedKpi, ChangeView, ValueComparison
-from mosaico.overview.changes import FAILED, SAME_ANSWERS, ChangeGroup, JudgedAs
+from mosaico.overview.changes import FAILED, SAME_ANSWERS, ChangeGroup, ChangeOutcome, JudgedAs
 from mosaico.overview.schemas import HeadlineKpi, Overview
 from mosaico.statistics.verdict_rules import Scale, Verdict
 
@@ -116,7 +117,7 @@ def _card(
         others=[_other_text(kpi) for kpi in view.others],
         spark=_spark(headline, view) if headline is not None and is_shown else Markup(),
         told=[row for id_ in view.incident_ids for row in told.get(id_, ())],
-        run_again=_run_again_form(view) if view.outcome in (FAILED, Verdict.INVALID) else None,
+        run_again=_run_again_form(view) if view.outcome in (FAILED, ChangeOutcome.INVALID) else None,
         decides=view.kpi is not None and view.decided_by == view.kpi.name,
         ended_value=_ended_text(view),
         line=_line(view, main),
@@ -137,21 +138,21 @@ def badge_of(view: ChangeView) -> Badge:
         return _ended_badge(view)
     is_ongoing = view.group is ChangeGroup.ONGOING
     words_of = {
-        Verdict.REGRESSED: "still worse" if is_ongoing else "regressed",
-        Verdict.INVALID: "still invalid" if is_ongoing else "invalid: no number",
+        ChangeOutcome.REGRESSED: "still worse" if is_ongoing else "regressed",
+        ChangeOutcome.INVALID: "still invalid" if is_ongoing else "invalid: no number",
         FAILED: "still failing" if is_ongoing else "failed",
-        Verdict.CHANGED: "changed",
+        ChangeOutcome.CHANGED: "changed",
         SAME_ANSWERS: "same answers again" if is_ongoing else "same answers",
     }
     return Badge(outcome, words_of[outcome], kind)
 
 
 def _ended_badge(view: ChangeView) -> Badge:
-    if view.outcome in (FAILED, Verdict.INVALID):
+    if view.outcome in (FAILED, ChangeOutcome.INVALID):
         return Badge("RECOVERED", "measured again", "improved")
     if view.outcome == SAME_ANSWERS:
         return Badge("RECOVERED", "new answers", "improved")
-    if view.resolution in (None, "RECOVERED"):
+    if view.resolution in (None, IncidentResolution.RECOVERED):
         return Badge("RECOVERED", "recovered", "improved")
     return Badge(
         view.resolution or "",
@@ -222,9 +223,9 @@ def _spark(headline: HeadlineKpi, view: ChangeView) -> Markup:
     figures = FigureFormat.of(
         [headline.value, *headline.history], headline.unit, headline.verdict.scale if headline.verdict else None
     )  # fmt: skip
-    is_bad = view.outcome == Verdict.REGRESSED and view.group is not ChangeGroup.RECOVERED
+    is_bad = view.outcome == ChangeOutcome.REGRESSED and view.group is not ChangeGroup.RECOVERED
     chart = sparkline(
-        headline.history, Verdict.REGRESSED if is_bad else headline.outcome, write=figures.write,
+        headline.history, ChangeOutcome.REGRESSED if is_bad else headline.outcome, write=figures.write,
         size=(_CARD_WIDTH, _CARD_HEIGHT), usual=headline.usual,
     )  # fmt: skip
     return Markup(chart)  # noqa: S704 - our own SVG, which escapes its texts

@@ -16,6 +16,7 @@ from mosaico.overview.changes import (
     FAILED,
     SAME_ANSWERS,
     Change,
+    ChangeOutcome,
     IncidentSpan,
     JudgedAs,
     Judgement,
@@ -25,7 +26,6 @@ from mosaico.overview.changes import (
     list_changes,
 )
 from mosaico.run_store.run_outcome import list_kpi_outcomes, sort_kpis
-from mosaico.statistics.verdict_rules import Verdict
 
 # Of the newest runs with each outcome, and of the newest incidents; a page says so where there are more.
 MAX_NEWS: Final = 500
@@ -107,14 +107,16 @@ def read_changes(session: Session, since: datetime) -> ChangeHistory:
 def _read_news(session: Session, since: datetime) -> list[NewsRun]:
     parameters = {"since": since, "created_since": since - _LONGEST_RUN, "limit": MAX_NEWS}
     rows = session.execute(_NEWS_RUNS, parameters).all()
-    fallen = [row.seq for row in rows if row.outcome in (Verdict.REGRESSED, Verdict.CHANGED)]
+    fallen = [
+        row.seq for row in rows if row.outcome in (ChangeOutcome.REGRESSED, ChangeOutcome.CHANGED)
+    ]
     kpis = list_kpi_outcomes(session, fallen)
     return [
         NewsRun(
             pair=Pair(row.benchmark_id, row.agent_id),
             seq=row.seq,
             id=row.id,
-            outcome=row.outcome,
+            outcome=ChangeOutcome(row.outcome),
             at=row.completed_at,
             kpi_ids=tuple(kpi.kpi_id for kpi in sort_kpis(kpis.get(row.seq, ())) if kpi.verdict == row.outcome),
             acceptance=_acceptance(row),

@@ -5,8 +5,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from mosaico.alerts.rules import IncidentResolution
 from mosaico.core.schemas import StoredText, WireModel
-from mosaico.overview.changes import ChangeGroup, JudgedAs
+from mosaico.overview.changes import ChangeGroup, ChangeOutcome, JudgedAs
 from mosaico.statistics.verdict_rules import Scale, Verdict
 
 
@@ -63,7 +64,7 @@ class ChangeView(WireModel):
     """
 
     group: Annotated[ChangeGroup, Field(description="Where the period has the change.")]
-    outcome: Annotated[str, Field(description="What happened.")]
+    outcome: Annotated[ChangeOutcome, Field(description="What happened.")]
     benchmark_id: str
     benchmark_name: StoredText
     agent_id: str
@@ -93,11 +94,11 @@ class ChangeView(WireModel):
     ended_at: Annotated[datetime | None, Field(description="When it was over; null before.")]
     ended_run_id: Annotated[str | None, Field(description="ID of the run with which it was over.")]
     ended_value: Annotated[float | None, Field(description="Value of the KPI in this run.")]
-    resolution: str | None
+    resolution: IncidentResolution | None
     judgement: Annotated[
         ChangeJudgement | None, Field(description="What somebody said of it; null before.")
     ]
-    can_retry: bool
+    can_retry: Annotated[bool, Field(description="Whether the run failed and may be retried.")]
     can_undo: Annotated[bool, Field(description="Whether the judgement can be taken back.")]
 
 

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from mosaico.access.models import ApiKey
 from mosaico.alerts.models import OPEN, AlertEvent
 from mosaico.alerts.natural_scale import amount_of_change, value_of_level
+from mosaico.alerts.rules import IncidentResolution
 from mosaico.comparison.change_text import counting_ends
 from mosaico.core.text import count_noun
 from mosaico.kpis.models import KpiHistory
@@ -29,13 +30,14 @@ from mosaico.overview.changes import (
     NEWS,
     Change,
     ChangeGroup,
+    ChangeOutcome,
     Judgement,
     group_changes,
 )
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.rules import MAX_RETRIES, RETRYABLE
 from mosaico.run_store.run_outcome import find_deciding, outcome_of_kpi, sort_kpis, verdict_of_run
-from mosaico.statistics.verdict_rules import Scale, Verdict
+from mosaico.statistics.verdict_rules import Scale
 
 # More of a period are counted, and listed by the pages of runs and incidents.
 MAX_SHOWN: Final = 200
@@ -127,7 +129,7 @@ def _view(group: ChangeGroup, change: Change, sources: _Sources) -> ChangeView:
     main = next((kpi for kpi in kpis if kpi.kpi_id in change.kpi_ids), None)
     verdict = verdict_of_run(run.validity, run.verdict.verdict if run.verdict else None)
     deciding = find_deciding(map(outcome_of_kpi, kpis), verdict)
-    has_numbers = change.outcome in (Verdict.REGRESSED, Verdict.CHANGED)
+    has_numbers = change.outcome in (ChangeOutcome.REGRESSED, ChangeOutcome.CHANGED)
     ended = [
         kpi
         for kpi in sources.kpis.get(change.ended_seq or 0, ())
@@ -156,7 +158,7 @@ def _view(group: ChangeGroup, change: Change, sources: _Sources) -> ChangeView:
         ended_at=change.ended_at,
         ended_run_id=change.ended_run_id,
         ended_value=ended[0].value if ended else None,
-        resolution=change.resolution,
+        resolution=IncidentResolution(change.resolution) if change.resolution else None,
         judgement=_judgement(change.judgement, sources.keys),
         can_retry=run.status in RETRYABLE and run.retry_count < MAX_RETRIES,
         can_undo=change.can_undo,

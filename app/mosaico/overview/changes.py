@@ -12,12 +12,21 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from mosaico.alerts.rules import IncidentResolution, IncidentState
-from mosaico.statistics.verdict_rules import Verdict
 
-FAILED: Final = "FAILED"
-SAME_ANSWERS: Final = "SAME_ANSWERS"
-# The outcomes of runs that are news, what a reader must see first.
-NEWS: Final = (Verdict.REGRESSED, FAILED, Verdict.INVALID, Verdict.CHANGED, SAME_ANSWERS)
+
+class ChangeOutcome(StrEnum):
+    """What is news of a run, what a reader must see first. FAILED, INVALID and SAME_ANSWERS: it has no new number."""
+
+    REGRESSED = "REGRESSED"
+    FAILED = "FAILED"
+    INVALID = "INVALID"
+    CHANGED = "CHANGED"
+    SAME_ANSWERS = "SAME_ANSWERS"
+
+
+FAILED: Final = ChangeOutcome.FAILED
+SAME_ANSWERS: Final = ChangeOutcome.SAME_ANSWERS
+NEWS: Final = tuple(ChangeOutcome)
 
 
 class ChangeGroup(StrEnum):
@@ -66,7 +75,7 @@ class NewsRun(NamedTuple):
     pair: Pair
     seq: int
     id: str
-    outcome: str
+    outcome: ChangeOutcome
     at: datetime
     kpi_ids: tuple[str, ...] = ()
     acceptance: Judgement | None = None
@@ -116,7 +125,7 @@ class Change:
     """
 
     pair: Pair
-    outcome: str
+    outcome: ChangeOutcome
     began_at: datetime
     since: datetime
     since_run_id: str
@@ -141,7 +150,7 @@ class Change:
             return None
         if self.ended_at is not None:
             # The runs before a change without a direction are no level to return to.
-            is_over = self.outcome == Verdict.CHANGED
+            is_over = self.outcome == ChangeOutcome.CHANGED
             at = self.began_at if is_over else self.ended_at
             group = ChangeGroup.NEW if is_over else ChangeGroup.RECOVERED
             return group if at >= since else None
@@ -185,7 +194,7 @@ def _is_beside_incident(
     it in its card. A false alarm says nothing about them.
     """
     first, last = streak[0], streak[-1]
-    return first.outcome == Verdict.REGRESSED and any(
+    return first.outcome == ChangeOutcome.REGRESSED and any(
         incident.started_seq == first.seq
         and incident.has_run(last.seq)
         and incident.kpi in fallen[:1]
@@ -198,7 +207,7 @@ def _without_incidents(run: NewsRun, incidents: Sequence[IncidentSpan]) -> NewsR
     """The part of a run that no incident has; None where they have all of it. An incident has a drop of its own number:
     another number that fell in the same run is another drop.
     """
-    if run.outcome != Verdict.REGRESSED:
+    if run.outcome != ChangeOutcome.REGRESSED:
         return run
     covering = [incident for incident in incidents if incident.has_run(run.seq)]
     if not run.kpi_ids:
@@ -264,7 +273,7 @@ def _changes_of_incidents(incidents: Sequence[IncidentSpan]) -> list[Change]:
 def _change_of_incident(incident: IncidentSpan) -> Change:
     return Change(
         pair=incident.pair,
-        outcome=Verdict.REGRESSED,
+        outcome=ChangeOutcome.REGRESSED,
         began_at=incident.opened_at,
         since=incident.started_at,
         since_run_id=incident.opened_run_id,

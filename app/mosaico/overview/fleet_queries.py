@@ -71,7 +71,8 @@ class FleetFilter(NamedTuple):
 def read_fleet(session: Session, now: datetime, zone: ZoneInfo, fleet_filter: FleetFilter) -> Fleet:
     """Every pair that a filter selects, with its last nights in a time zone."""
     cells, is_complete = read_cells(session, now - DAY)
-    bounds = list_nights(now, zone)
+    # Before the first run of a day, the strips end with the day before.
+    bounds = list_nights(max((cell.completed_at for cell in cells), default=now), zone)
     history = read_changes(session, bounds[0].since)
     changes = _newest_changes(view_changes(session, history.changes, history.names, now - DAY))
     values = _read_values(session, cells, bounds)

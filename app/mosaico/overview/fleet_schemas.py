@@ -32,7 +32,7 @@ class FleetPair(OverviewCell):
 class Fleet(WireModel):
     """The pairs that match a filter, `total` without it. `isComplete` is false above 1,000 pairs."""
 
-    pairs: list[FleetPair]
+    pairs: Annotated[list[FleetPair], Field(description="The pairs, in the requested order.")]
     total: Annotated[int, Field(description="Number of all pairs.")]
     first_day: Annotated[date, Field(description="The first of the days.")]
     last_day: Annotated[date, Field(description="The last of the days.")]

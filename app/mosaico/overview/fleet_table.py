@@ -11,7 +11,7 @@ from mosaico.core.web.heat_strip import StripCell, heat_strip
 from mosaico.kpis.number_text import FigureFormat, with_unit
 from mosaico.overview import rules
 from mosaico.overview.change_cards import Badge, badge_of
-from mosaico.overview.changes import FAILED, SAME_ANSWERS, ChangeGroup
+from mosaico.overview.changes import FAILED, SAME_ANSWERS, ChangeGroup, ChangeOutcome
 from mosaico.overview.fleet_schemas import Fleet, FleetPair
 from mosaico.overview.nights import Night, describe_nights
 from mosaico.statistics.verdict_rules import Scale, Verdict
@@ -84,7 +84,7 @@ def _row(pair: FleetPair, *, is_wide: bool) -> FleetRow:
 def _pair_badge(pair: FleetPair) -> Badge:
     """What the pair is now: its change, otherwise the own verdict of its number."""
     change = pair.change
-    if change is not None and change.outcome != Verdict.CHANGED:
+    if change is not None and change.outcome is not ChangeOutcome.CHANGED:
         is_of_number = change.kpi is None or (
             pair.kpi is not None and change.kpi.kpi_id == pair.kpi.kpi_id
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
+from enum import StrEnum
 from typing import Annotated, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -17,6 +18,17 @@ _WORSE: Final = (0.5, 1.0, 1.5)
 _BETTER: Final = (0.5, 1.0)
 
 
+class NightOutcome(StrEnum):
+    """What happened in a night; NO_VALUE: a valid run whose KPI is undefined."""
+
+    REGRESSED = "REGRESSED"
+    FAILED = "FAILED"
+    INVALID = "INVALID"
+    CHANGED = "CHANGED"
+    SAME_ANSWERS = "SAME_ANSWERS"
+    NO_VALUE = "NO_VALUE"
+
+
 class Night(WireModel):
     """A day of an agent on a benchmark. `step` is how far the value is from the usual one: 1 to 3 worse as -1 to -3,
     better as 1 or 2, 0 as usual; null without a value, or where no run says what counts. `outcome` is news of the day.
@@ -25,7 +37,7 @@ class Night(WireModel):
     day: date
     value: Annotated[float | None, Field(description="Value of the last run with new data.")]
     step: Annotated[int | None, Field(description="Distance from the usual value, in steps.")]
-    outcome: Annotated[str | None, Field(description="What happened; null without news.")]
+    outcome: Annotated[NightOutcome | None, Field(description="What happened; null without news.")]
 
     @property
     def has_run(self) -> bool:
@@ -66,13 +78,15 @@ class UsualLevel(NamedTuple):
         return sum(size >= limit for limit in _BETTER)
 
 
-def list_nights(now: datetime, zone: ZoneInfo, count: int = SHOWN_NIGHTS) -> list[NightBounds]:
-    """The last days of a zone up to the present one, oldest first."""
-    today = now.astimezone(zone).date()
-    days = [today - timedelta(days=back) for back in range(count, -1, -1)]
+def list_nights(newest: datetime, zone: ZoneInfo, count: int = SHOWN_NIGHTS) -> list[NightBounds]:
+    """The last days of a zone up to that of the newest run, oldest first."""
+    last = newest.astimezone(zone).date()
+    days = [last + timedelta(days=offset) for offset in range(1 - count, 2)]
     starts = [datetime(day.year, day.month, day.day, tzinfo=zone) for day in days]
-    ends = [*starts[1:], now.astimezone(zone) + timedelta(seconds=1)]
-    return [NightBounds(*night) for night in zip(days, starts, ends, strict=True)][1:]
+    return [
+        NightBounds(day, since, until)
+        for day, since, until in zip(days[:-1], starts[:-1], starts[1:], strict=True)
+    ]
 
 
 def worst_outcome(outcomes: Sequence[str]) -> str | None:

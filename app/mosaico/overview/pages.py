@@ -6,6 +6,7 @@ from datetime import datetime
 from fastapi import Request, Response
 
 from mosaico.access.deps import READ
+from mosaico.comparison.change_text import format_amount
 from mosaico.core.row_counts import MAX_COUNTED
 from mosaico.core.web.deps import Res
 from mosaico.core.web.pages import build_url, reader_zone, render_page
@@ -18,6 +19,7 @@ from mosaico.overview.fleet_table import fleet_rows, night_heads
 from mosaico.overview.router import DAY_HOURS, Hours, Since, period_start
 from mosaico.overview.schemas import Overview
 from mosaico.overview.visits import VISITS_AGE_S, VISITS_COOKIE, Visits, format_visit, read_visits
+from mosaico.statistics.verdict_rules import Scale
 
 router = Router()
 
@@ -54,7 +56,10 @@ def show_morning(
         headline=headline,
         pair_count=pair_count,
         rest_counts=rules.describe_counts(overview.counts),
-        sight=rules.describe_sight(overview.detectable_drops),
+        sight=[
+            (format_amount(drop, Scale.RATE), count)
+            for drop, count in rules.describe_sight(overview.detectable_drops)
+        ],
         least_sight=_find_least_sight(overview),
         groups=_groups(cards),
         max_open=MAX_OPEN,

@@ -18,6 +18,7 @@ from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.run_store.rules import TriggerType
 from mosaico.schedules.cron import DstPolicy
 from mosaico.schedules.rules import ConcurrencyPolicy, FireSkipReason, FireStatus, MisfirePolicy
+from mosaico.statistics.verdict_rules import Verdict
 
 MAX_CRON_CHARS = 255
 MAX_PREVIEWED = 100
@@ -187,7 +188,7 @@ class ChangedRunView(WireModel):
     benchmark_name: StoredText
     agent_id: str
     agent_name: StoredText
-    outcome: Annotated[str, Field(description="What happened.")]
+    outcome: Annotated[Verdict, Field(description="What happened.")]
     kpi_name: Annotated[StoredText | None, Field(description="Name of the KPI that decides.")]
     change: Annotated[
         ValueVerdict | None, Field(description="Its comparison; null for an invalid run.")

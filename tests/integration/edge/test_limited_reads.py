@@ -9,8 +9,8 @@ from sqlalchemy import text
 
 from mosaico.alerts import inbox_view, queries, silences
 from mosaico.core.dependents import Owner
-from mosaico.overview import pages as overview_pages
 from mosaico.overview import cell_queries
+from mosaico.overview import pages as overview_pages
 from mosaico.overview import queries as overview_queries
 from tests.support.every_page import write_every_page
 from tests.support.page_reads import read_page

@@ -17,7 +17,9 @@ def test_morning__acknowledges_the_alert_of_a_regressed_run(month: Service) -> N
     form = re.search(r'action="/incidents/judge".*?</form>', page, re.DOTALL)
     assert form is not None
     fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form[0]))
-    response = month.client.post("/incidents/judge", data=fields, headers=HTML, follow_redirects=False)
+    response = month.client.post(
+        "/incidents/judge", data=fields, headers=HTML, follow_redirects=False
+    )
     assert (response.status_code, response.headers["location"]) == (303, "/")
     assert 'action="/incidents/judge"' not in read_page(month, "/")
     [cell] = [c for c in read_json(month, "/overview")["cells"] if c["runId"] == RUN]

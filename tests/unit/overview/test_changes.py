@@ -9,6 +9,7 @@ from mosaico.overview.changes import (
     FAILED,
     Change,
     ChangeGroup,
+    ChangeOutcome,
     IncidentSpan,
     JudgedAs,
     Judgement,
@@ -17,7 +18,6 @@ from mosaico.overview.changes import (
     count_changes,
     list_changes,
 )
-from mosaico.statistics.verdict_rules import Verdict
 
 PAIR: Final = Pair("support", "billing")
 NOW: Final = datetime(2026, 11, 28, 7, tzinfo=UTC)
@@ -29,7 +29,7 @@ def night(back: int) -> datetime:
     return NOW - timedelta(days=back, hours=1)
 
 
-def news_run(back: int, outcome: str = Verdict.REGRESSED, **fields: Any) -> NewsRun:
+def news_run(back: int, outcome: ChangeOutcome = ChangeOutcome.REGRESSED, **fields: Any) -> NewsRun:
     """A run of `back` nights ago, which the run of the next night follows."""
     following = {
         "next_seq": 100 - back + 1,
@@ -145,5 +145,5 @@ def test_accepted_run__is_judged() -> None:
 
 
 def test_change_without_a_direction__is_no_recovery_when_it_is_over() -> None:
-    [change] = list_changes([news_run(3, Verdict.CHANGED)], [])
+    [change] = list_changes([news_run(3, ChangeOutcome.CHANGED)], [])
     assert (group_of(change, MONTH), group_of(change)) == (ChangeGroup.NEW, None)

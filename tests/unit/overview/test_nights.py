@@ -35,12 +35,12 @@ def test_step__counts_from_the_usual_level(
 
 
 def test_nights__are_the_days_of_the_reader() -> None:
-    now = datetime(2026, 11, 28, 23, 30, tzinfo=UTC)
-    rome = list_nights(now, ZoneInfo("Europe/Rome"), 2)
+    newest = datetime(2026, 11, 28, 23, 30, tzinfo=UTC)
+    rome = list_nights(newest, ZoneInfo("Europe/Rome"), 2)
     assert [night.day for night in rome] == [date(2026, 11, 28), date(2026, 11, 29)]
     assert rome[0].since == datetime(2026, 11, 27, 23, tzinfo=UTC)
-    assert rome[1].until > now
-    assert list_nights(now, ZoneInfo("UTC"), 2)[-1].day == date(2026, 11, 28)
+    assert rome[1].until == datetime(2026, 11, 29, 23, tzinfo=UTC)
+    assert list_nights(newest, ZoneInfo("UTC"), 2)[-1].day == date(2026, 11, 28)
 
 
 def test_drop__is_marked_in_the_night_in_which_it_began() -> None:
