@@ -188,7 +188,7 @@ def dismiss_incident(incident_id: IncidentId, request: Request, res: Res) -> Inc
     return _acknowledge_incident(incident_id, "noise", request, res)
 
 
-@incidents.delete("/{incidentId}/acknowledgement", dependencies=RUN, responses=CONFLICT)
+@incidents.post("/{incidentId}/undo", dependencies=RUN, responses=CONFLICT)
 def withdraw_judgement(incident_id: IncidentId, res: Res) -> IncidentView:
     """Take back what somebody said of an incident. One that was closed by it is open again, until the next run of the
     agent is judged.

@@ -9,10 +9,10 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from mosaico.benchmarks.queries import get_kpis_by_benchmark
 from mosaico.core.batches import batched
 from mosaico.overview import rules
-from mosaico.overview.cell_queries import read_cells
-from mosaico.overview.change_queries import ChangeHistory, read_changes
+from mosaico.overview.change_queries import ChangeHistory
 from mosaico.overview.change_schemas import ChangeView
 from mosaico.overview.change_views import view_changes
 from mosaico.overview.changes import ChangeGroup
@@ -25,7 +25,8 @@ from mosaico.overview.nights import (
     list_nights,
 )
 from mosaico.overview.schemas import OverviewCell
-from mosaico.run_store.run_outcome import verdict_of_run
+from mosaico.overview.sources import OverviewSources, read_sources
+from mosaico.run_store.run_outcome import sort_kpis, verdict_of_run
 from mosaico.statistics.verdict_rules import Verdict
 
 DAY: Final = timedelta(hours=24)
@@ -68,12 +69,17 @@ class FleetFilter(NamedTuple):
         return self.text.lower().strip() in words and is_listed
 
 
-def read_fleet(session: Session, now: datetime, zone: ZoneInfo, fleet_filter: FleetFilter) -> Fleet:
+def read_fleet(
+    session: Session,
+    now: datetime,
+    zone: ZoneInfo,
+    fleet_filter: FleetFilter,
+    sources: OverviewSources | None = None,
+) -> Fleet:
     """Every pair that a filter selects, with its last nights in a time zone."""
-    cells, is_complete = read_cells(session, now - DAY)
+    (cells, is_complete), history = sources or read_sources(session, now - DAY, now)
     # Before the first run of a day, the strips end with the day before.
     bounds = list_nights(max((cell.completed_at for cell in cells), default=now), zone)
-    history = read_changes(session, bounds[0].since)
     changes = _newest_changes(view_changes(session, history.changes, history.names, now - DAY))
     values = _read_values(session, cells, bounds)
     news = _news_by_day(history, bounds)
@@ -132,12 +138,17 @@ def _read_values(
 ) -> list[_DayValues]:
     """The value of each day of each cell; days without a run are left out."""
     values: list[dict[date, tuple[float | None, Verdict | None]]] = [{} for _ in cells]
+    # Also of a pair whose last run failed and has no KPI.
+    kpis = get_kpis_by_benchmark(session, {cell.benchmark_id for cell in cells})
+    headline = {
+        benchmark_id: sort_kpis(of_benchmark)[0].id for benchmark_id, of_benchmark in kpis.items()
+    }
     days = {"starts": [night.since for night in bounds], "ends": [night.until for night in bounds]}
     for first, batch in enumerate(batched(cells, _PAIRS_PER_STATEMENT)):
         pairs = {
             "benchmarks": [cell.benchmark_id for cell in batch],
             "agents": [cell.agent_id for cell in batch],
-            "kpis": [cell.kpi.kpi_id if cell.kpi else "" for cell in batch],
+            "kpis": [headline.get(cell.benchmark_id, "") for cell in batch],
         }
         for row in session.execute(_NIGHTS, {**pairs, **days}):
             verdict = verdict_of_run(row.validity, Verdict(row.verdict) if row.verdict else None)

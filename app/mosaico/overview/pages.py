@@ -18,6 +18,7 @@ from mosaico.overview.fleet_queries import FleetFilter, read_fleet
 from mosaico.overview.fleet_table import fleet_rows, night_heads
 from mosaico.overview.router import DAY_HOURS, Hours, Since, period_start
 from mosaico.overview.schemas import Overview
+from mosaico.overview.sources import read_sources
 from mosaico.overview.visits import VISITS_AGE_S, VISITS_COOKIE, Visits, format_visit, read_visits
 from mosaico.statistics.verdict_rules import Scale
 
@@ -37,8 +38,9 @@ def show_morning(
     visits = read_visits(request.cookies.get(VISITS_COOKIE, ""), now)
     start = period_start(now, hours, since)
     with res.db.read() as session:
-        overview = queries.read_overview(session, start, now)
-        fleet = read_fleet(session, now, zone, FleetFilter())
+        sources = read_sources(session, start, now)
+        overview = queries.read_overview(session, start, now, sources)
+        fleet = read_fleet(session, now, zone, FleetFilter(), sources)
         cards = build_cards(session, overview, zone)
     pair_count = sum(overview.counts.values())
     headline = rules.describe_night(overview.changes, start, pair_count)

@@ -11,8 +11,6 @@ from mosaico.benchmarks.owner_names import OwnerNames, read_names
 from mosaico.core.row_counts import MAX_COUNTED, count_selected
 from mosaico.notifications.queries import count_unread
 from mosaico.overview import rules
-from mosaico.overview.cell_queries import read_cells
-from mosaico.overview.change_queries import read_changes
 from mosaico.overview.change_schemas import ChangeCounts
 from mosaico.overview.change_views import view_changes
 from mosaico.overview.changes import count_changes
@@ -25,6 +23,7 @@ from mosaico.overview.schemas import (
     Overview,
     StaleAgent,
 )
+from mosaico.overview.sources import OverviewSources, read_sources
 from mosaico.run_store.expected_end import expect_ends
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.rules import IN_PROGRESS
@@ -36,15 +35,15 @@ MAX_ACTIVE = 20
 MAX_MISSED = 20
 # The periods of Morning, by their names. The longest one is read for all of them.
 PERIODS: Final = (("24 h", 24), ("7 days", 24 * 7), ("30 days", 24 * 30))
-LONGEST_PERIOD: Final = timedelta(days=30)
 
 _IS_IN_PROGRESS = BenchmarkRun.status.in_(IN_PROGRESS)
 
 
-def read_overview(session: Session, since: datetime, now: datetime) -> Overview:
-    """Agents on benchmarks, what runs now, and the schedules since a time."""
-    cells, is_complete = read_cells(session, since)
-    history = read_changes(session, min(since, now - LONGEST_PERIOD))
+def read_overview(
+    session: Session, since: datetime, now: datetime, sources: OverviewSources | None = None
+) -> Overview:
+    """What changed since a time, agents on benchmarks, what runs now, and the schedules."""
+    (cells, is_complete), history = sources or read_sources(session, since, now)
     starts = {name: now - timedelta(hours=hours) for name, hours in PERIODS}
     counts = count_changes(history.changes, {**starts, "": since})
     active = list(session.scalars(_select_active()))

@@ -57,8 +57,7 @@ def test_undo__restores_what_the_judgement_changed(
     runs = benchmark_service.list_items("/benchmark-runs")
     benchmark_service.post(path.format(incident=incident["id"], run=runs[0]["id"]), body)
     assert read_stored(rows) != before
-    address = f"/incidents/{incident['id']}/acknowledgement"
-    benchmark_service.client.delete(f"/api/v1{address}").raise_for_status()
+    benchmark_service.post(f"/incidents/{incident['id']}/undo")
     assert read_stored(rows) == before
     # It goes on as if nothing had been said, and ends once.
     complete(*GOOD)
@@ -73,11 +72,11 @@ def test_undo__of_a_closed_incident_is_refused_when_a_later_run_was_judged(
     create_regressed()
     complete(*GOOD, 0.57, 0.56)
     incident = open_incident(benchmark_service)
-    address = f"/incidents/{incident['id']}/acknowledgement"
-    problem = benchmark_service.expect_problem(409, "DELETE", address)
+    address = f"/incidents/{incident['id']}/undo"
+    problem = benchmark_service.expect_problem(409, "POST", address)
     assert problem["type"].endswith("/judgement-stands")
     benchmark_service.post(f"/incidents/{incident['id']}/noise")
     complete(0.91)
-    benchmark_service.expect_problem(409, "DELETE", address)
+    benchmark_service.expect_problem(409, "POST", address)
     assert set(holds(rows)) == {None}
     assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
