@@ -1,6 +1,7 @@
 """Reads API keys and the audit log."""
 
 import hmac
+from collections.abc import Collection
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,6 +32,15 @@ CONFIGURED_KEY_ID = "admin-env"
 # Any constant that is the same in all processes and used for nothing else.
 KEYS_LOCK = 0x6D6F73616963_6B
 MAX_COUNTED = 1_000
+
+
+def read_key_names(session: Session, key_ids: Collection[str | None]) -> dict[str, str]:
+    """The names of API keys, by ID: of people, as the audit log has them."""
+    ids = [key_id for key_id in key_ids if key_id is not None]
+    if not ids:
+        return {}
+    keys = select(ApiKey.id, ApiKey.name).where(ApiKey.id.in_(ids))
+    return {row.id: row.name for row in session.execute(keys)}
 
 
 class UnknownApiKey(NotFound):

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Row, select, text
 from sqlalchemy.orm import Session
 
-from mosaico.access.models import ApiKey
+from mosaico.access.queries import read_key_names
 from mosaico.alerts.models import OPEN, AlertEvent
 from mosaico.alerts.natural_scale import amount_of_change, value_of_level
 from mosaico.alerts.rules import IncidentResolution
@@ -107,8 +107,7 @@ def _read_sources(session: Session, changes: Collection[Change], names: ChangeNa
     kpis: dict[int, list[KpiHistory]] = defaultdict(list)
     for kpi in session.scalars(select(KpiHistory).where(KpiHistory.run_seq.in_(seqs | ended))):
         kpis[kpi.run_seq].append(kpi)
-    key_ids = {change.judgement.by for change in changes if change.judgement}
-    keys = select(ApiKey.id, ApiKey.name).where(ApiKey.id.in_(filter(None, key_ids)))
+    judges = {change.judgement.by for change in changes if change.judgement}
     incident_ids = [id_ for change in changes for id_ in change.incident_ids]
     unjudged = select(AlertEvent.id).where(AlertEvent.id.in_(incident_ids), text(OPEN))
     baseline_ids = [
@@ -119,9 +118,10 @@ def _read_sources(session: Session, changes: Collection[Change], names: ChangeNa
     baselines = select(BenchmarkRun.id, BenchmarkRun.completed_at).where(
         BenchmarkRun.id.in_(baseline_ids)
     )
-    names_of_keys = {row.id: row.name for row in session.execute(keys)}
     ended_at = {row.id: row.completed_at for row in session.execute(baselines)}
-    return _Sources(names, runs, kpis, names_of_keys, {*session.scalars(unjudged)}, ended_at)
+    return _Sources(
+        names, runs, kpis, read_key_names(session, judges), {*session.scalars(unjudged)}, ended_at
+    )
 
 
 def _view(group: ChangeGroup, change: Change, sources: _Sources) -> ChangeView:

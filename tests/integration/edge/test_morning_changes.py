@@ -80,6 +80,9 @@ def test_judged_change__leaves_new_and_says_who_when_and_why_until_it_is_undone(
     assert row is not None
     for fact in ("false alarm", "old price list", name, "Billing bot", "/incidents/undo"):
         assert fact in row[0], fact
+    for path in ("/inbox?tab=all", "/incidents/alert-0"):
+        page = read_page(month, path)
+        assert name in page, path
     assert "0 of 7 got worse" not in (page := read_page(month, "/"))
     assert "Nothing got worse" in page
     send(month, "/incidents/undo", {"incident": "alert-0"})

@@ -6,6 +6,7 @@ from fastapi import Depends, Path, Request, Response
 from sqlalchemy.orm import Session
 
 from mosaico.access.deps import ADMIN, READ, RUN, get_caller
+from mosaico.access.queries import read_key_names
 from mosaico.alerts import event_queries, incident_queries, incidents, service
 from mosaico.alerts.event_queries import AlertFilter
 from mosaico.alerts.incident_queries import IncidentFilter
@@ -89,6 +90,7 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
             incident_id,
         )
         chart = draw_incident(session, incident, reader_zone(request))
+        people = read_key_names(session, {incident.acknowledged_by, incident.resolved_by})
     return render_page(
         request,
         "incident.html",
@@ -106,6 +108,7 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
         incident=incident,
         row=row,
         chart=chart,
+        people=people,
         alerts=[{"event": event, "url": alert_page_path(event.id)} for event in events.rows],
         all_alerts=all_alerts,
         has_level=Condition(incident.condition).excludes_incidents,
