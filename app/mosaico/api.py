@@ -38,6 +38,7 @@ from mosaico.notifications.router import deliveries_router as deliveries
 from mosaico.notifications.router import endpoints_router as endpoints
 from mosaico.notifications.router import inbox_router as notifications
 from mosaico.overview.dataset_pages import router as dataset_pages
+from mosaico.overview.fleet_pages import router as fleet_page
 from mosaico.overview.formula_pages import router as formula_page
 from mosaico.overview.owner_pages import router as owner_pages
 from mosaico.overview.pages import router as morning_page
@@ -124,6 +125,7 @@ PAGES: tuple[Router, ...] = (
     login_pages,
     provider_pages,
     morning_page,
+    fleet_page,
     comparison_page,
     run_pages,
     item_pages,

@@ -58,10 +58,10 @@ def test_morning__names_the_regressed_pair_first_and_opens_its_run(month: Site, 
     """Criterion 6: the regressed pair is the first card, and its link opens that run."""
     page = site.open("/")
     expect(page.locator("h1")).to_contain_text("1 of 7 got worse")
-    first = page.locator(".card.news").first
+    first = page.locator(".card.case").first
     expect(first).to_contain_text("Billing bot")
     expect(first).to_contain_text("Support, nightly")
-    first.get_by_role("link").click()
+    first.get_by_role("link", name="See why").click()
     expect(page).to_have_url(re.compile("run-billing-support-0"))
     expect(page.locator("h1")).to_contain_text("regressed")
 

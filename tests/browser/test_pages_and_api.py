@@ -72,6 +72,7 @@ FORMS_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         # A button of the form also sends a test message.
         "save_endpoint": ("sendTest",),
         "acknowledge_incident": ("dismissIncident",),
+        "withdraw_judgements": ("withdrawJudgement",),
         "upload_traces": ("importResults",),
         "show_estimate": ("estimateRun",),
     }
@@ -281,9 +282,10 @@ def test_every_operation__is_on_a_page_or_is_of_programs(rows: Service) -> None:
 
 
 def write_other_states(service: Service) -> list[str]:
-    """A disabled endpoint, one that signs, a pinned run, a read message, and a secret of each kind; returns the pages
-    that show them.
+    """A disabled endpoint, one that signs, a pinned run, a judged incident, a read message, and a secret of each kind;
+    returns the pages that show them.
     """
+    service.post("/incidents/alert-0/acknowledge")
     service.put("/benchmarks/support/baseline", {"runId": "run-billing-support-1"})
     target = {"channel": "WEBHOOK", "recipient": "https://a.example/b"}
     test = service.post("/notifications/test", target)
@@ -297,7 +299,7 @@ def write_other_states(service: Service) -> list[str]:
             )
         )
     runs = [f"/runs/run-billing-support-{number}" for number in (1, 2)]
-    return [*runs, f"/endpoints/{test['endpointId']}", "/endpoints/copy"]
+    return ["/", *runs, f"/endpoints/{test['endpointId']}", "/endpoints/copy"]
 
 
 def read_operations(html: str) -> Iterator[str]:

@@ -70,7 +70,7 @@ def test_morning__with_nothing_changed_says_so(site: Site) -> None:
         )
     page = site.open("/")
     expect(page.locator("h1")).to_contain_text("Nothing got worse")
-    expect(page.locator(".title")).to_contain_text("minimum detectable effect: 0.100")
+    expect(page.locator(".calm")).to_contain_text("A drop of 0.100 or more in 1 of 1 pair")
     # A page that reads again meanwhile holds one of these tables and waits for another: a deadlock.
     page.close()
     with site.service.resources.db.begin() as session:

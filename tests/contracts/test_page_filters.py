@@ -47,6 +47,7 @@ PAGES: Final[Mapping[str, str]] = MappingProxyType(
         "/local-datasets": "/datasets",
         "/notifications": "/inbox",
         "/overview": "/",
+        "/overview/fleet": "/fleet",
         "/overview/search": "/search?text=support",
         "/schedule-configs": "/schedules",
         "/silences": "/inbox?tab=silenced",
@@ -78,6 +79,7 @@ EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
         ("/daily-summary", "timezone"): "the zone of all pages is chosen at their top",
         ("/kpi-history.svg", "timeZone"): "the zone of all pages is chosen at their top",
         ("/overview", "from"): "offered as the time since the last visit, to readers with one",
+        ("/overview/fleet", "timezone"): "the zone of all pages is chosen at their top",
         ("/overview/search", "text"): "the field is at the top of each page",
         ("/overview/search", "kind"): "a button continues the search of each kind",
         **{

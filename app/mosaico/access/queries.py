@@ -109,8 +109,8 @@ def list_caller_identities(session: Session, ids: AbstractSet[str]) -> list[Call
     return [*map(key_identity, keys), *map(person_identity, people)]
 
 
-def list_caller_names(session: Session, ids: AbstractSet[str]) -> dict[str, str]:
-    """The names of the keys and people with these IDs that exist."""
+def list_caller_names(session: Session, ids: AbstractSet[str | None]) -> dict[str, str]:
+    """The names of the keys and people with these IDs that exist; None is nobody."""
     keys = select(ApiKey.id, ApiKey.name).where(ApiKey.id.in_(ids))
     people = select(Person.id, Person.name).where(Person.id.in_(ids))
     return {row.id: row.name for row in session.execute(union_all(keys, people))}

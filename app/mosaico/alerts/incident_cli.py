@@ -73,6 +73,12 @@ def describe_noise(incident: JSON) -> list[str]:
     ]
 
 
+def describe_undone(incident: JSON) -> list[str]:
+    """The status line of an incident that nobody has judged again."""
+    state = "is open" if incident["state"] == IncidentState.OPEN else "has ended"
+    return [_line(incident, f"{state}, and nobody has judged it")]
+
+
 def _line(incident: JSON, outcome: str) -> str:
     return f"incident {format_cell(incident['id'])} {outcome}"
 
@@ -95,10 +101,17 @@ incidents.add_action(
 )
 incidents.add_action(
     "accept",
-    help_text="Accept the new level of an open incident and close it. This cannot be undone."
+    help_text="Accept the new level of an open incident and close it. `mosaico incidents undo` takes it"
+    " back, until the next run is judged."
     "\n\nLater runs are compared with the runs of the incident. Requires the role admin.",
     parameters={"note": Annotated[str | None, note_option("incident")]},
     describe=describe_accepted,
-    question="Accept the level of {}? It is closed, and later runs are compared with it. This cannot"
-    " be undone.",
+    question="Accept the level of {}? It is closed, and later runs are compared with it.",
+)
+incidents.add_action(
+    "undo",
+    help_text="Take back what was said of an incident: real, noise, or the new level is correct."
+    "\n\nAn incident that was closed by it is open again. That is possible until the next run of the"
+    " agent is judged.",
+    describe=describe_undone,
 )

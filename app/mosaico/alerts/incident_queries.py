@@ -1,5 +1,6 @@
 """Reads of incidents."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
@@ -17,6 +18,8 @@ from mosaico.core.row_counts import count_rows
 from mosaico.core.schemas import FilterValues
 
 MAX_NEWEST: Final = 500
+# Of those that a run is a part of: a rule has one at a time.
+MAX_OF_RUN: Final = 10
 
 SORT_KEYS: Final = {
     "opened": (Incident.opened_at, Incident.id),
@@ -107,6 +110,20 @@ def list_incidents(
         ],
     )
     return read_entities(session, rows, query)
+
+
+def list_incidents_of_run(
+    session: Session, benchmark_id: str, agent_id: str, run_seq: int
+) -> Sequence[Incident]:
+    """The incidents that a run is a part of, those that began first; false alarms, too, which say so."""
+    statement = select(Incident).where(
+        Incident.benchmark_id == benchmark_id,
+        Incident.agent_id == agent_id,
+        Incident.started_seq <= run_seq,
+        Incident.end_seq.is_(None) | (Incident.end_seq > run_seq),
+    )
+    newest = statement.order_by(Incident.opened_at.desc(), Incident.id).limit(MAX_OF_RUN)
+    return session.scalars(newest).all()[::-1]
 
 
 def list_open_incidents_of_run(

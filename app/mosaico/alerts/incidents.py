@@ -20,6 +20,7 @@ from mosaico.alerts.evaluation.state_memory import (
     store_excluded,
     store_memory,
 )
+from mosaico.alerts.judgement_undo import keep_state
 from mosaico.alerts.models import AlertEvent, AlertRule, AlertState, Incident
 from mosaico.alerts.publishing import store_and_publish
 from mosaico.alerts.rules import (
@@ -157,6 +158,7 @@ def acknowledge(
         _withdraw_runs(session, incident, row)
     if has_history and verdict == NOISE:
         if incident.state == IncidentState.OPEN:
+            keep_state(session, incident, row)
             text = "The incident was acknowledged as noise; its runs count as ordinary runs."
             close(session, incident, row, rule, Closing(IncidentResolution.NOISE, text, by), now)
         elif row is not None:
@@ -252,6 +254,7 @@ def accept(
             f"{incident.condition} compares with a fixed threshold;"
             " PATCH the `threshold` of the alert rule instead"
         )
+    keep_state(session, incident, row)
     close_accepted(session, incident, row, rule, by, note, now)
     run = find_runs(session, [incident.run_seqs[-1]]).get(incident.run_seqs[-1])
     if run is not None:

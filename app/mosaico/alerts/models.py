@@ -19,6 +19,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from mosaico.alerts.details import AlertDetails
 from mosaico.alerts.silence_matchers import SilenceMatchers
+from mosaico.alerts.state_before import StateBefore
 from mosaico.core.db import Base, ModelJson
 from mosaico.kpis.series_types import SeriesState
 
@@ -197,6 +198,7 @@ class Incident(Base):
     `id` is that of the alert that opened it. `started_seq` is the estimated first bad run,
     `opened_seq` the run that fired, `end_seq` the first recovered run (NULL while it is open).
     `run_seqs` are its latest `MAX_RUNS` runs. It keeps its texts, and `rule_id`, when the rule or a run is deleted.
+    `state_before` is what the judgement that closed it has changed.
     """
 
     MAX_RUNS: ClassVar = 1_000
@@ -252,6 +254,7 @@ class Incident(Base):
     verdict: Mapped[str | None]
     acknowledged_at: Mapped[datetime | None]
     acknowledged_by: Mapped[str | None]
+    state_before: Mapped[StateBefore | None] = mapped_column(ModelJson(StateBefore))
 
 
 class AlertSilence(Base):

@@ -19,6 +19,7 @@ from mosaico.alerts import silences as silence_service
 from mosaico.alerts.backtest_schemas import BacktestRequest, BacktestView, RuleTestView
 from mosaico.alerts.event_queries import AlertFilter
 from mosaico.alerts.incident_queries import IncidentFilter
+from mosaico.alerts.judgement_undo import withdraw_judgement as undo_judgement
 from mosaico.alerts.queries import RuleFilter
 from mosaico.alerts.rule_service import create_rule, delete_rule, update_rule
 from mosaico.alerts.schemas import (
@@ -187,6 +188,15 @@ def dismiss_incident(incident_id: IncidentId, request: Request, res: Res) -> Inc
     stays open until the value is within it again.
     """
     return _acknowledge_incident(incident_id, "noise", request, res)
+
+
+@incidents.post("/{incidentId}/undo", dependencies=RUN, responses=CONFLICT)
+def withdraw_judgement(incident_id: IncidentId, res: Res) -> IncidentView:
+    """Take back what somebody said of an incident. One that was closed by it is open again, until the next run of the
+    agent is judged.
+    """
+    with res.db.begin() as session:
+        return incident_view(undo_judgement(session, incident_id))
 
 
 @incidents.post("/{incidentId}/accept", dependencies=ADMIN, responses=CONFLICT)

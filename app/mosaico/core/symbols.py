@@ -20,6 +20,8 @@ DONE = "✓"
 WAITING = "◷"
 ACTIVE = "●"
 WARNING = "!"
+# The data of an earlier run.
+SAME = "="
 # Over without a result, off, or nothing to say.
 NONE = "–"
 
@@ -37,6 +39,7 @@ VERDICTS: Final[Mapping[str, str]] = MappingProxyType(
 _STATES: Final[Mapping[str, str]] = MappingProxyType(
     {
         **VERDICTS,
+        "SAME_ANSWERS": SAME,
         # Alert rules, alerts and incidents
         "FIRING": WORSE,
         "WORSE": WORSE,

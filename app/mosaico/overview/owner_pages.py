@@ -26,7 +26,7 @@ from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.pages import Crumb, build_url, list_in_api, render_page
 from mosaico.core.web.query_parameters import ListQuery
 from mosaico.core.web.routes import Router
-from mosaico.overview.pages import VERDICTS, read_grid_cells
+from mosaico.overview.grid_cells import VERDICTS, read_grid_cells
 from mosaico.overview.version_view import (
     VersionChoice,
     read_agent_versions,

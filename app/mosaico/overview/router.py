@@ -1,7 +1,7 @@
 """HTTP routes of the overview."""
 
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Query, Request
 
@@ -14,9 +14,12 @@ from mosaico.core.web.routes import Router
 from mosaico.core.web.sse import EVERY_KEY, EventStream, stream_events
 from mosaico.overview import queries
 from mosaico.overview.diagnosis import Diagnoses, diagnose_service
+from mosaico.overview.fleet_queries import FleetFilter, read_fleet
+from mosaico.overview.fleet_schemas import Fleet, FleetOrder
 from mosaico.overview.schemas import Overview, SearchKind, SearchResult
 from mosaico.overview.search import search_names
 from mosaico.overview.system import SystemView, read_system
+from mosaico.schedules.time_zones import get_time_zone
 
 router = Router(prefix="/overview", tags=["overview"])
 
@@ -33,12 +36,46 @@ Since = Annotated[
 ]
 
 
+# What the fleet can be filtered by: an outcome, and its words.
+OUTCOMES = (
+    ("", "all"), ("REGRESSED", "regressed"), ("FAILED", "failed"), ("INVALID", "invalid"), ("CHANGED", "changed"),
+    ("SAME_ANSWERS", "same answers"), ("IMPROVED", "improved"), ("INCONCLUSIVE", "inconclusive"),
+    ("NO_EVIDENCE", "no evidence"), ("NOT_MEASURED", "not measured"), ("NOT_COMPARED", "not compared"),
+)  # fmt: skip
+FleetText = Annotated[
+    str, Query(max_length=200, description="Filter by a part of the agent or the benchmark.")
+]
+FleetOutcome = Annotated[
+    Literal[
+        "", "REGRESSED", "FAILED", "INVALID", "CHANGED", "SAME_ANSWERS", "IMPROVED", "INCONCLUSIVE", "NO_EVIDENCE",
+        "NOT_MEASURED", "NOT_COMPARED",
+    ],
+    Query(description="Filter by what the last run came to, or by the change that it is part of."),
+]  # fmt: skip
+
+
 @router.get("", dependencies=READ)
 def get_overview(res: Res, hours: Hours = DAY_HOURS, since: Since = None) -> Overview:
     """Show the last run of every agent on every benchmark, worst first, and what runs now."""
     now = res.clock()
     with res.db.read() as session:
         return queries.read_overview(session, period_start(now, hours, since), now)
+
+
+@router.get("/fleet", dependencies=READ)
+def get_fleet(
+    res: Res,
+    text: FleetText = "",
+    outcome: FleetOutcome = "",
+    order: Annotated[FleetOrder, Query(description="Order of the pairs.")] = FleetOrder.WORST,
+    timezone: Annotated[
+        str, Query(max_length=100, description="IANA time zone of the days.")
+    ] = "UTC",
+) -> Fleet:
+    """Show every agent on every benchmark with what changed and its last 14 days."""
+    zone = get_time_zone(timezone)
+    with res.db.read() as session:
+        return read_fleet(session, res.clock(), zone, FleetFilter(text, outcome, order))
 
 
 def period_start(now: datetime, hours: int, since: datetime | None) -> datetime:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mosaico.core.schemas import StoredText, WireModel
 from mosaico.kpis.verdict_types import ValueVerdict
-from mosaico.run_store.recorded_attributes import WhatChanged
+from mosaico.overview.change_schemas import ChangeCounts, ChangeView
 from mosaico.run_store.rules import RunStatus
 from mosaico.statistics.verdict_rules import Verdict
 
@@ -16,7 +16,8 @@ from mosaico.statistics.verdict_rules import Verdict
 class HeadlineKpi(WireModel):
     """The KPI that stands for a benchmark: its first KPI of the gate, otherwise its first KPI.
 
-    `history` are its values in the last valid runs, oldest first, this run included if it is valid.
+    `history` are its values in the last valid runs, oldest first, this run included if it is valid. `outcome` is its own
+    verdict: INVALID where too little of it was measured.
     """
 
     kpi_id: str
@@ -27,7 +28,11 @@ class HeadlineKpi(WireModel):
     interval_low: float | None
     interval_high: float | None
     verdict: ValueVerdict | None
+    outcome: Annotated[Verdict | None, Field(description="Verdict of this KPI alone.")]
     history: list[float]
+    usual: Annotated[
+        float | None, Field(description="Median of up to 59 valid runs before; null without any.")
+    ]
 
 
 class OpenAlert(WireModel):
@@ -55,19 +60,19 @@ class OverviewCell(WireModel):
     can_retry: Annotated[bool, Field(description="Whether the run failed and may be retried.")]
     completed_at: datetime
     verdict: Verdict | None
+    decided_by: Annotated[
+        StoredText | None, Field(description="Name of the KPI whose verdict is that of the run.")
+    ]
     explanation: StoredText
+    differences: Annotated[
+        list[StoredText], Field(description="What differs between the run and its baseline.")
+    ]
     same_answers: Annotated[
         StoredText | None,
         Field(description="Set when the run has the data of an earlier one; says of which day."),
     ]
     kpi: HeadlineKpi | None
     open_alerts: list[OpenAlert]
-    what_changed: Annotated[
-        WhatChanged | None,
-        Field(
-            description="What changed since the baseline; null where the run is not recent or that is not known."
-        ),
-    ] = None
 
 
 class ActiveRun(WireModel):
@@ -180,6 +185,17 @@ class Overview(WireModel):
         bool, Field(description="Whether `cells` contains every agent on every benchmark.")
     ]
     counts: dict[str, int]
+    changes: Annotated[
+        list[ChangeView],
+        Field(description="What changed in the period, by group, the worst first; at most 200."),
+    ]
+    change_count: Annotated[int, Field(description="Number of changes in the period.")]
+    has_all_changes: Annotated[
+        bool, Field(description="Whether the counts have all changes; false above 500 of one kind.")
+    ]
+    periods: Annotated[
+        list[ChangeCounts], Field(description="How many changes other periods have.")
+    ]
     detectable_drops: list[float]
     active_runs: Annotated[
         list[ExpectedRun], Field(description="The runs in progress, at most 20.")

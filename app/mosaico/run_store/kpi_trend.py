@@ -15,7 +15,7 @@ from mosaico.core.web.trend_chart import TrendEvent, TrendPoint
 from mosaico.kpis.models import KpiHistory
 from mosaico.kpis.number_text import FigureFormat
 from mosaico.run_store.models import BenchmarkRun
-from mosaico.run_store.rules import Validity
+from mosaico.run_store.run_outcome import outcome_of_kpi
 from mosaico.run_store.sql_means import sql_mean
 from mosaico.statistics.verdict_rules import Verdict
 
@@ -107,10 +107,8 @@ class KpiPoint(NamedTuple):
 
     @property
     def verdict(self) -> Verdict | None:
-        """INVALID for a run of which too little was measured."""
-        if self.kpi.validity != Validity.VALID:
-            return Verdict.INVALID
-        return self.kpi.verdict.verdict if self.kpi.verdict else None
+        """The own verdict of the value."""
+        return outcome_of_kpi(self.kpi).verdict
 
 
 def list_kpi_points(

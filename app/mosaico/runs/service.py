@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from mosaico.agents.models import Agent
 from mosaico.agents.queries import get_agent
 from mosaico.alerts import incidents
+from mosaico.alerts.judgement_undo import keep_states_of_run
 from mosaico.alerts.publishing import EventNotice, publish_notice
 from mosaico.alerts.rules import AlertEventState
 from mosaico.alerts.stored_series import accept_series
@@ -174,6 +175,7 @@ def accept_run(
     of an API key. Its open incidents are closed. Raises `NothingToAccept` for a run that is not held
     back.
     """
+    keep_states_of_run(session, queries.get_run(session, run_id))
     run = accept_level(session, run_id, by=by, note=note, now=now)
     accept_series(session, run.source_seq or run.seq)
     incidents.accept_of_run(session, run, by, note, now)

@@ -12,8 +12,10 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, func, literal, select, text, union_all
 from sqlalchemy.orm import Session
 
+from mosaico.benchmarks.owner_names import read_names
 from mosaico.core.errors import ErrorItem, Invalid
 from mosaico.core.resources import Resources
+from mosaico.core.schemas import view_of_row
 from mosaico.core.text import count_noun
 from mosaico.core.web.page_paths import run_page_path, schedule_page_path
 from mosaico.notifications.models import Notification
@@ -27,6 +29,7 @@ from mosaico.notifications.types import (
 )
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.rules import RunStatus, Validity
+from mosaico.schedules.day_changes import changed_items, describe_changed, list_changed_runs
 from mosaico.schedules.models import ScheduleConfig, ScheduleFire
 from mosaico.schedules.rules import FireSkipReason, FireStatus
 from mosaico.schedules.schemas import (
@@ -146,7 +149,6 @@ def summarize_day(session: Session, day: SummaryDay) -> DailySummaryView:
     session.execute(_WITHOUT_WORKERS)
     # BETWEEN includes both ends; PostgreSQL stores microseconds, so this excludes `until`.
     runs = BenchmarkRun.created_at.between(day.since, day.until - timedelta(microseconds=1))
-    failed = select(BenchmarkRun).where(runs, BenchmarkRun.status == RunStatus.FAILED)
     disabled = select(ScheduleConfig).where(
         ScheduleConfig.disabled_at >= day.since, ScheduleConfig.disabled_at < day.until
     )
@@ -159,12 +161,8 @@ def summarize_day(session: Session, day: SummaryDay) -> DailySummaryView:
         until=day.until,
         runs=counts.by_status,
         invalid_runs=counts.invalid,
-        failed_runs=[
-            FailedRunView.model_validate(run)
-            for run in session.scalars(failed.order_by(BenchmarkRun.seq).limit(MAX_LISTED))
-        ]
-        if RunStatus.FAILED in counts.by_status
-        else [],
+        changed_runs=list_changed_runs(session, runs),
+        failed_runs=_list_failed(session, runs) if RunStatus.FAILED in counts.by_status else [],
         fires=fires.counts,
         disabled_schedules=[
             DisabledScheduleView.model_validate(schedule)
@@ -172,6 +170,21 @@ def summarize_day(session: Session, day: SummaryDay) -> DailySummaryView:
         ],
         idle_schedules=fires.idle,
     )
+
+
+def _list_failed(session: Session, runs: ColumnElement[bool]) -> list[FailedRunView]:
+    failed = select(BenchmarkRun).where(runs, BenchmarkRun.status == RunStatus.FAILED)
+    rows = list(session.scalars(failed.order_by(BenchmarkRun.seq).limit(MAX_LISTED)))
+    names = read_names(session, [(run.benchmark_id, run.agent_id) for run in rows])
+    return [
+        view_of_row(
+            FailedRunView,
+            run,
+            benchmark_name=names.benchmarks[run.benchmark_id],
+            agent_name=names.agents[run.agent_id],
+        )
+        for run in rows
+    ]
 
 
 def find_latest_due_day(summary_time: SummaryTime, now: datetime) -> date:
@@ -201,13 +214,18 @@ def send_summary(res: Resources, summary_time: SummaryTime) -> None:
 def build_summary_message(summary: DailySummaryView, alerts: DayAlerts) -> NotificationMessage:
     """The message of a summary, with the alerts of its day."""
     has_problems = (
-        summary.failed_runs or summary.disabled_schedules or summary.idle_schedules or alerts.total
+        summary.changed_runs
+        or summary.failed_runs
+        or summary.disabled_schedules
+        or summary.idle_schedules
+        or alerts.total
     )
     failed_count = summary.runs.get(RunStatus.FAILED, 0)
     idle_count = len(summary.idle_schedules)
+    changed = describe_changed(summary.changed_runs)
     return NotificationMessage(
         topic=TOPIC,
-        title=f"Daily summary of {summary.day}: {count_noun(sum(summary.runs.values()), 'run')},"
+        title=f"Daily summary of {summary.day}: {f'{changed}; ' if changed else ''}{count_noun(sum(summary.runs.values()), 'run')},"
         f" {failed_count} failed, {count_noun(alerts.total, 'alert')},"
         f" {count_noun(idle_count, 'schedule')} without a run",
         severity=MessageSeverity.WARNING if has_problems else MessageSeverity.INFO,
@@ -225,9 +243,10 @@ def build_summary_message(summary: DailySummaryView, alerts: DayAlerts) -> Notif
 
 
 def _summary_items(summary: DailySummaryView) -> Iterator[MessageItem]:
+    yield from changed_items(summary.changed_runs)
     for run in summary.failed_runs:
         yield MessageItem(
-            title=f"Run failed: benchmark {run.benchmark_id}, agent {run.agent_id}",
+            title=f"Run failed: {run.agent_name} on {run.benchmark_name}",
             sentences=(run.error_message or run.error_code or "No error message was recorded.",),
             link=run_page_path(run.id),
         )

@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 
 from mosaico.access.deps import ADMIN, READ, RUN
 from mosaico.agents.queries import get_agent, list_agent_names
-from mosaico.alerts.publishing import DisplayNameReader
 from mosaico.benchmarks.queries import get_benchmark, list_benchmark_names
 from mosaico.core.keyset import PageQuery, find_whole_list
 from mosaico.core.names import Names
@@ -38,6 +37,7 @@ from mosaico.core.web.pages import (
 from mosaico.core.web.query_parameters import ListQuery
 from mosaico.core.web.routes import Router
 from mosaico.schedules import daily_summary, firing, queries, service
+from mosaico.schedules.day_changes import MAX_CHANGED
 from mosaico.schedules.models import ScheduleConfig, ScheduleFire
 from mosaico.schedules.schedule_view import (
     LABELS,
@@ -258,7 +258,6 @@ def show_daily_summary(
     summary_day = daily_summary.get_day(day, zone.key, res.clock())
     with res.db.read() as session:
         summary = daily_summary.summarize_day(session, summary_day)
-        problems = list(iter_problems(summary, DisplayNameReader(session)))
     days = (
         ("Previous day", max(summary_day.date, date.min + timedelta(days=1)) - timedelta(days=1)),
         ("Today", None),
@@ -271,8 +270,9 @@ def show_daily_summary(
         nav="/",
         api=build_url("/daily-summary", date=summary_day.date, timezone=zone.key),
         summary=summary,
-        problems=problems,
+        problems=list(iter_problems(summary)),
         max_listed=daily_summary.MAX_LISTED,
+        max_changed=MAX_CHANGED,
         periods=[(text, build_url("/daily-summary", date=at), False) for text, at in days],
     )
 

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from mosaico.alerts.publishing import DisplayNameReader
 from mosaico.core.errors import Invalid, without_request
 from mosaico.core.symbols import symbol_of
 from mosaico.core.text import format_duration
@@ -125,14 +124,12 @@ def show_fires(fires: Sequence[ScheduleFire]) -> list[ShownFire]:
     return [_show_fire(fire) for fire in reversed(fires)]
 
 
-def iter_problems(summary: DailySummaryView, names: DisplayNameReader) -> Iterator[DayProblem]:
+def iter_problems(summary: DailySummaryView) -> Iterator[DayProblem]:
     """The failed runs of a day, then the schedules that were disabled or started no run."""
     for run in summary.failed_runs:
-        name = names.names(run.benchmark_id, run.agent_id)
+        name = f"{run.agent_name} on {run.benchmark_name}"
         cause = run.error_message or run.error_code
-        yield DayProblem(
-            "run failed", f"{name.agent} on {name.benchmark}", run_page_path(run.id), cause
-        )
+        yield DayProblem("run failed", name, run_page_path(run.id), cause)
     for schedule in summary.disabled_schedules:
         address = schedule_page_path(schedule.id)
         yield DayProblem("disabled", schedule.name, address, schedule.disabled_reason)

@@ -7,9 +7,11 @@ from pydantic import Field
 
 from mosaico.core.edits import SERVICE_MOVES, EditBody, patch_of
 from mosaico.core.schemas import Identifier, Instant, LongText, ShortText, StoredText, WireModel
+from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.run_store.rules import TriggerType
 from mosaico.schedules.cron import DstPolicy
 from mosaico.schedules.rules import ConcurrencyPolicy, FireSkipReason, FireStatus, MisfirePolicy
+from mosaico.statistics.verdict_rules import Verdict
 
 MAX_CRON_CHARS = 255
 MAX_PREVIEWED = 100
@@ -167,9 +169,27 @@ class FailedRunView(WireModel):
 
     id: str
     benchmark_id: str
+    benchmark_name: StoredText
     agent_id: str
+    agent_name: StoredText
     error_code: str | None
     error_message: StoredText | None
+
+
+class ChangedRunView(WireModel):
+    """A run that REGRESSED, CHANGED or is INVALID, with the KPI that decides; `text` says it with its numbers."""
+
+    id: str
+    benchmark_id: str
+    benchmark_name: StoredText
+    agent_id: str
+    agent_name: StoredText
+    outcome: Annotated[Verdict, Field(description="What happened.")]
+    kpi_name: Annotated[StoredText | None, Field(description="Name of the KPI that decides.")]
+    change: Annotated[
+        ValueVerdict | None, Field(description="Its comparison; null for an invalid run.")
+    ]
+    text: Annotated[StoredText, Field(description="The change in words.")]
 
 
 class IdleScheduleView(WireModel):
@@ -192,6 +212,10 @@ class DailySummaryView(WireModel):
     until: datetime
     runs: dict[str, int]
     invalid_runs: int
+    changed_runs: Annotated[
+        list[ChangedRunView],
+        Field(description="Runs that regressed, changed or are invalid: 50 of each."),
+    ]
     failed_runs: list[FailedRunView]
     fires: dict[str, int]
     disabled_schedules: list[DisabledScheduleView]

@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from mosaico.alerts import inbox_view, queries, silences
 from mosaico.core.dependents import Owner
+from mosaico.overview import cell_queries
 from mosaico.overview import pages as overview_pages
 from mosaico.overview import queries as overview_queries
 from tests.support.every_page import write_every_page
@@ -34,7 +35,7 @@ def cells_of(overview: JSON) -> list[tuple[str, str]]:
 def test_overview__of_too_many_pairs_has_those_with_the_newest_runs(
     filled: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overview_queries, "MAX_CELLS", 2)
+    monkeypatch.setattr(cell_queries, "MAX_CELLS", 2)
     overview = filled.get("/overview", hours=168)
     with filled.resources.db.read() as session:
         newest = session.execute(

@@ -57,7 +57,7 @@ def test_morning__missed_times_link_to_their_schedule(morning: Service) -> None:
 
 
 def test_morning__failed_run_is_run_again_as_its_next_attempt(morning: Service) -> None:
-    address = press(morning, read_card(morning, "the run failed"), "Run again")
+    address = press(morning, read_card(morning, "</span> failed</span>"), "Run again")
     run = morning.get(f"/benchmark-runs/{address.removeprefix('/runs/')}")
     assert (run["retryOf"], run["retryCount"]) == ("run-failed", 1)
 
@@ -67,8 +67,8 @@ def test_morning__run_without_further_attempts_starts_a_new_run(morning: Service
         # MAX_RETRIES: it cannot be retried any more.
         session.execute(text("UPDATE benchmark_runs SET retry_count = 3 WHERE id = 'run-failed'"))
     for outcome, pair in (
-        ("the run failed", ("support", "sql")),
-        ("not comparable", ("tickets", "triage")),
+        ("</span> failed</span>", ("support", "sql")),
+        ("invalid: no number", ("tickets", "triage")),
     ):
         address = press(morning, read_card(morning, outcome), "Run again")
         run = morning.get(f"/benchmark-runs/{address.removeprefix('/runs/')}")

@@ -14,12 +14,14 @@ NOW: Final = datetime(2026, 11, 23, 6, 0, tzinfo=UTC)
 
 def test_morning__acknowledges_the_alert_of_a_regressed_run(month: Service) -> None:
     page = read_page(month, "/")
-    form = re.search(r'action="/inbox/ack".*?</form>', page, re.DOTALL)
+    form = re.search(r'action="/incidents/judge".*?</form>', page, re.DOTALL)
     assert form is not None
     fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', form[0]))
-    response = month.client.post("/inbox/ack", data=fields, headers=HTML, follow_redirects=False)
+    response = month.client.post(
+        "/incidents/judge", data=fields, headers=HTML, follow_redirects=False
+    )
     assert (response.status_code, response.headers["location"]) == (303, "/")
-    assert 'action="/inbox/ack"' not in read_page(month, "/")
+    assert 'action="/incidents/judge"' not in read_page(month, "/")
     [cell] = [c for c in read_json(month, "/overview")["cells"] if c["runId"] == RUN]
     assert cell["openAlerts"] == []
 

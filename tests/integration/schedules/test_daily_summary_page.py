@@ -90,3 +90,34 @@ def test_daily_summary_page__says_what_it_leaves_out(
     assert "1 of 2 failed runs" in page
     assert "all failed runs" in page
     assert page.count("run failed") == 1
+
+
+def test_daily_summary__names_what_regressed_with_its_numbers(service: Service) -> None:
+    run = service.get("/benchmark-runs/run-billing-support-0")
+    day = run["createdAt"][:10]
+    changed = service.get("/daily-summary", date=day)["changedRuns"]
+    fallen = [row for row in changed if row["outcome"] == "REGRESSED"]
+    assert [(row["id"], row["agentName"], row["kpiName"]) for row in fallen] == [
+        ("run-billing-support-0", "Billing bot", "pass rate")
+    ]
+    # The pass rate of the month is 0.895, and 0.15 lower in the last night.
+    assert fallen[0]["change"]["effect"] < -0.1
+    page = read_page(service, f"/daily-summary?date={day}")
+    row = page[page.index('id="changes"') :].partition("</tr>")[2].partition("</tr>")[0]
+    for fact in (
+        "Billing bot",
+        "Support, nightly",
+        'href="/runs/run-billing-support-0"',
+        "pass rate",
+        "95",
+    ):
+        assert fact in row, fact
+    with service.resources.db.read() as session:
+        summary_day = daily_summary.get_day(
+            datetime.fromisoformat(day).date(), "UTC", datetime.now(UTC)
+        )
+        summary = daily_summary.summarize_day(session, summary_day)
+    message = daily_summary.build_summary_message(summary, daily_summary.DayAlerts(0, []))
+    assert "Billing bot regressed on Support, nightly" in message.title
+    assert message.items[0].link == "/runs/run-billing-support-0"
+    assert "pass rate" in message.items[0].sentences[0]

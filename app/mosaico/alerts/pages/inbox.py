@@ -1,16 +1,18 @@
 """The page Inbox: open messages, their deliveries, and silences."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from mosaico.access.deps import READ, RUN, get_caller
+from mosaico.access.queries import list_caller_names
 from mosaico.alerts import inbox_view, silence_queries
 from mosaico.alerts.evaluation.run_evaluation import read_false_pages
-from mosaico.alerts.models import AlertRule, AlertSilence
+from mosaico.alerts.models import AlertEvent, AlertRule, AlertSilence
 from mosaico.alerts.publishing import DisplayNameReader
 from mosaico.alerts.rule_records import RuleFalseAlarms, read_false_alarms
 from mosaico.alerts.schemas import Acknowledgement
@@ -295,8 +297,7 @@ def _entry(
         "read_at": entry.notification.read_at,
         "is_firing": entry.is_firing,
         "has_alerts": bool(entry.events),
-        "verdicts": sorted({event.verdict for event in entry.events if event.verdict}),
-        "notes": list(dict.fromkeys(event.note for event in entry.events if event.note)),
+        "judgements": _judgements(session, entry.events),
         "sentences": [*message.sentences, *(s for item in message.items for s in item.sentences)],
         "url": run_page_path(runs[0])
         if runs
@@ -310,6 +311,31 @@ def _entry(
         ],
         "deliveries": delivery_rows(entry.deliveries, endpoints),
     }
+
+
+class _JudgementText(NamedTuple):
+    """Who judged alerts of a message, when, and why."""
+
+    verdict: str
+    by: str
+    at: datetime | None
+    note: str | None
+
+
+def _judgements(session: Session, events: Sequence[AlertEvent]) -> list[_JudgementText]:
+    """What was said of the alerts of a message; alerts that were judged together are one."""
+    judged = [event for event in events if event.verdict]
+    names = list_caller_names(session, {event.acknowledged_by for event in judged})
+    texts = (
+        _JudgementText(
+            event.verdict or "",
+            names.get(event.acknowledged_by or "", event.acknowledged_by or "without a key"),
+            event.acknowledged_at,
+            event.note,
+        )
+        for event in judged
+    )
+    return list(dict.fromkeys(texts))
 
 
 def silence_row(session: Session, silence: AlertSilence) -> dict[str, Any]:

@@ -6,10 +6,13 @@ from fastapi import Depends, Path, Request, Response
 from sqlalchemy.orm import Session
 
 from mosaico.access.deps import ADMIN, READ, RUN, get_caller
-from mosaico.alerts import event_queries, incident_queries, incidents
+from mosaico.access.queries import list_caller_names
+from mosaico.alerts import event_queries, incident_queries, incidents, service
 from mosaico.alerts.event_queries import AlertFilter
 from mosaico.alerts.incident_queries import IncidentFilter
+from mosaico.alerts.judgement_undo import withdraw_judgement
 from mosaico.alerts.models import AlertEvent, Incident
+from mosaico.alerts.pages.inbox import read_acknowledgement
 from mosaico.alerts.pages.value_chart import draw_incident, incident_figures, values_in_api
 from mosaico.alerts.publishing import DisplayNameReader
 from mosaico.alerts.rules import Condition, IncidentState
@@ -19,7 +22,7 @@ from mosaico.core.errors import Invalid
 from mosaico.core.keyset import PageQuery, find_whole_list
 from mosaico.core.web.deps import Res
 from mosaico.core.web.forms.page_filters import PageFilters, SentFilters
-from mosaico.core.web.forms.sent_fields import SentForm, check_form
+from mosaico.core.web.forms.sent_fields import FormFields, SentForm, check_form, local_path
 from mosaico.core.web.page_paths import alert_page_path, incident_page_path, path_of, rule_page_path
 from mosaico.core.web.pages import (
     Crumb,
@@ -87,6 +90,7 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
             incident_id,
         )
         chart = draw_incident(session, incident, reader_zone(request))
+        people = list_caller_names(session, {incident.acknowledged_by, incident.resolved_by})
     return render_page(
         request,
         "incident.html",
@@ -104,10 +108,39 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
         incident=incident,
         row=row,
         chart=chart,
+        people=people,
         alerts=[{"event": event, "url": alert_page_path(event.id)} for event in events.rows],
         all_alerts=all_alerts,
         has_level=Condition(incident.condition).excludes_incidents,
     )
+
+
+@router.post("/incidents/judge", dependencies=RUN)
+def judge_incidents(request: Request, form: SentForm, res: Res) -> Response:
+    """Judge the incidents of a change as true or noise, with a note."""
+    answer, by = read_acknowledgement(form), get_caller(request).key_id
+    with res.db.begin() as session:
+        # In one order, so that two readers who judge the same incidents wait and do not block.
+        for incident_id in _sent_incidents(form):
+            service.acknowledge(session, incident_id, answer.verdict, by, res.clock(), answer.note)
+    return see_other(local_path(form.text("next", "/")))
+
+
+@router.post("/incidents/undo", dependencies=RUN)
+def withdraw_judgements(form: SentForm, res: Res) -> Response:
+    """Take back what was said of the incidents of a change."""
+    with res.db.begin() as session:
+        for incident_id in _sent_incidents(form):
+            withdraw_judgement(session, incident_id)
+    return see_other(local_path(form.text("next", "/")))
+
+
+def _sent_incidents(form: FormFields) -> list[str]:
+    """The IDs of the sent incidents, sorted. Raises: `Invalid` without any."""
+    incident_ids = sorted({*form.texts("incident")})
+    if not incident_ids:
+        raise Invalid("no incident is named; open the page again")
+    return incident_ids
 
 
 @router.post("/incidents/{incidentId}/acknowledge", dependencies=RUN)

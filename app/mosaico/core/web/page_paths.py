@@ -62,7 +62,8 @@ class NavItem(NamedTuple):
 
 
 NAVIGATION: Final = (
-    NavItem("Morning", "/", "The last verdict of each agent and benchmark, the runs in progress and missed schedules."),
+    NavItem("Morning", "/", "What is new, ongoing, recovered and judged, the runs in progress and missed schedules."),
+    NavItem("Fleet", "/fleet", "Every agent on every benchmark on one screen, the worst first, with its last 14 nights."),
     NavItem("Runs", "/runs", "All runs, with filters. Select two of them to compare them; download the list as CSV."),
     NavItem("Benchmarks", "/benchmarks", "What is measured: the test sets with their metrics and KPIs."),
     NavItem("Agents", "/agents", "The programs that are measured, and where their traces come from."),

@@ -14,26 +14,39 @@ def sparkline(
     verdict: str | None = None,
     *,
     write: Callable[[float], str] = format_number,
+    size: tuple[int, int] = (SPARK_WIDTH, SPARK_HEIGHT),
+    usual: float | None = None,
 ) -> str:
     """A small line chart whose last value is marked; empty for fewer than two values. `write` gives the text of
-    a value.
+    a value, `size` are width and height, `usual` is a level to draw as a line.
     """
     if len(values) < 2:  # noqa: PLR2004 - a line has two ends
         return ""
+    width, height = size
     low, high = min(values), max(values)
-    step = (SPARK_WIDTH - 2 * SPARK_MARGIN) / (len(values) - 1)
-    scale = (SPARK_HEIGHT - 2 * SPARK_MARGIN) / (high - low) if high > low else 0.0
+    levels = [*values, *([] if usual is None else [usual])]
+    bottom, top = min(levels), max(levels)
+    step = (width - 2 * SPARK_MARGIN) / (len(values) - 1)
+    scale = (height - 2 * SPARK_MARGIN) / (top - bottom) if top > bottom else 0.0
+
+    def y_of(value: float) -> str:
+        return f"{height - SPARK_MARGIN - (value - bottom) * scale:.1f}"
+
     points = [
-        f"{SPARK_MARGIN + index * step:.1f},{SPARK_HEIGHT - SPARK_MARGIN - (value - low) * scale:.1f}"
-        for index, value in enumerate(values)
+        f"{SPARK_MARGIN + index * step:.1f},{y_of(value)}" for index, value in enumerate(values)
     ]
+    line = (
+        ""
+        if usual is None
+        else f'<line class="usual" x1="0" x2="{width}" y1="{y_of(usual)}" y2="{y_of(usual)}"/>'
+    )
     x, y = points[-1].split(",")
     lowest, highest, last = map(write, (low, high, values[-1]))
     label = f"{len(values)} runs, from {lowest} to {highest}, the last {last}"
     mark = mark_class("m", verdict) if verdict in COLORS else "faint"
     return (
-        f'<svg class="spark" width="{SPARK_WIDTH}" height="{SPARK_HEIGHT}" role="img">'
-        f"<title>{escape(label)}</title>"
+        f'<svg class="spark" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">'
+        f"<title>{escape(label)}</title>{line}"
         f'<polyline points="{" ".join(points)}" fill="none" stroke="currentColor"/>'
         f'<circle class="{mark}" cx="{x}" cy="{y}" r="3" fill="currentColor"/></svg>'
     )

@@ -19,6 +19,7 @@ STYLE_SHEETS: Final = (
     "forms.css",
     "frame.css",
     "content.css",
+    "overview.css",
     "charts.css",
     "setup.css",
     "changes.css",

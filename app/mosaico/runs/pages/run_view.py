@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from mosaico.agents.models import Agent
 from mosaico.alerts.evaluation.run_evaluation import read_false_pages
 from mosaico.alerts.event_queries import AlertFilter, list_events
+from mosaico.alerts.incident_queries import list_incidents_of_run
 from mosaico.alerts.models import AlertEvent
 from mosaico.alerts.queries import find_existing_rules
 from mosaico.alerts.rule_records import RuleFalseAlarms, read_false_alarms
@@ -30,7 +31,7 @@ from mosaico.core.web.trend_chart import PageChart, TrendLimit, trend_chart
 from mosaico.kpis.models import KpiHistory
 from mosaico.kpis.number_text import FigureFormat
 from mosaico.kpis.queries import find_shown_kpi, get_kpis_of_run
-from mosaico.kpis.verdict_types import RunVerdict, ValueVerdict
+from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.notifications.views import list_delivery_rows
 from mosaico.run_store.attribute_queries import read_recorded_changes
 from mosaico.run_store.evaluations import list_evaluations
@@ -46,10 +47,17 @@ from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate
 from mosaico.run_store.queries import get_run, list_shown_metrics
 from mosaico.run_store.rules import MAX_RETRIES, RETRYABLE, RunStatus, Validity
 from mosaico.run_store.run_errors import list_run_errors
+from mosaico.run_store.run_outcome import (
+    find_deciding,
+    name_elsewhere,
+    outcome_of_kpi,
+    sort_kpis,
+    verdict_of_run,
+)
 from mosaico.runs.llm_cache import list_llm_usage
 from mosaico.runs.pages.answers import TypedAnswers, load_answer_list
 from mosaico.runs.pages.before_now import list_distribution_charts, load_cost_charts
-from mosaico.statistics.verdict_rules import Scale, Verdict
+from mosaico.statistics.verdict_rules import Scale
 
 TREND_RUNS = 30
 MAX_ALERTS = 5
@@ -62,13 +70,6 @@ class RunStage(NamedTuple):
     text: str
     state: str
     at: Any = None
-
-
-def outcome_of(validity: str | None, verdict: RunVerdict | None) -> str | None:
-    """The verdict of a run; INVALID when too little was measured."""
-    if validity == Validity.INVALID:
-        return Verdict.INVALID
-    return verdict.verdict if verdict else None
 
 
 def load_run_page(
@@ -95,6 +96,8 @@ def load_run_page(
     answers = load_answer_list(session, run, typed or TypedAnswers(), cursor)
     is_shown = answers["answers"] is not None
     costs = load_cost_charts(session, find_shown_kpi(kpis)) if is_shown else []
+    outcome = verdict_of_run(run.validity, run.verdict.verdict if run.verdict else None)
+    own_outcomes = [outcome_of_kpi(kpi) for kpi in kpis]
     return {
         "run": run,
         "agent": agent,
@@ -105,7 +108,10 @@ def load_run_page(
             Crumb(benchmark, build_url("/runs", benchmark=run.benchmark_id)),
             Crumb(agent, build_url("/runs", benchmark=run.benchmark_id, agent=run.agent_id)),
         ],
-        "outcome": outcome_of(run.validity, run.verdict),
+        "outcome": outcome,
+        "deciding": find_deciding(own_outcomes, outcome),
+        "decided_by": name_elsewhere(own_outcomes, outcome),
+        "incidents": list_incidents_of_run(session, run.benchmark_id, run.agent_id, run.seq),
         "is_final": status.is_final,
         "expected_end_at": expect_ends(session, [run], res.clock()).get(run.id),
         "can_pin": status is RunStatus.COMPLETED
@@ -198,9 +204,8 @@ def _collected_text(run: BenchmarkRun, collected: int | None) -> str:
 
 def _kpi_rows(kpis: Sequence[KpiHistory]) -> list[dict[str, Any]]:
     """The KPIs, those of the gate first, with the change as text and as a bar."""
-    ordered = sorted(kpis, key=lambda kpi: (not kpi.gate, kpi.name.lower()))
     limits = _bar_limits(kpis)
-    return [_kpi_row(kpi, limits) for kpi in ordered]
+    return [_kpi_row(kpi, limits) for kpi in sort_kpis(kpis)]
 
 
 def _kpi_row(kpi: KpiHistory, limits: Mapping[Scale | None, float]) -> dict[str, Any]:
@@ -210,6 +215,7 @@ def _kpi_row(kpi: KpiHistory, limits: Mapping[Scale | None, float]) -> dict[str,
     figures = FigureFormat.of([kpi.value], kpi.unit, scale)
     before, value = figures.write_pair(verdict.baseline_value if verdict else None, kpi.value)
     return {
+        "id": kpi.kpi_id,
         "name": kpi.name,
         "gate": kpi.gate,
         "url": build_url(
@@ -222,9 +228,7 @@ def _kpi_row(kpi: KpiHistory, limits: Mapping[Scale | None, float]) -> dict[str,
         "delta": text.delta if text else None,
         "interval": _ends(*counting_ends(verdict), scale) if verdict else None,
         "bar": _bar(kpi.name, verdict, limits),
-        "verdict": Verdict.INVALID
-        if kpi.validity != Validity.VALID
-        else verdict and verdict.verdict,
+        "verdict": outcome_of_kpi(kpi).verdict,
         "over_runs": describe_runs_evidence(kpi.over_runs) if kpi.over_runs else None,
     }
 

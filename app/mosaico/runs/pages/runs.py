@@ -1,6 +1,6 @@
 """Pages of runs: the list, one run with its live progress, and what a user can do with them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, NamedTuple
 
@@ -31,6 +31,11 @@ from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.queries import get_run
 from mosaico.run_store.rules import RunStatus, TriggerType
 from mosaico.run_store.run_list import DEFAULT_SORT, LISTED_COLUMNS, RunCount, RunListFilter
+from mosaico.run_store.run_outcome import (
+    KpiOutcome,
+    list_kpi_outcomes,
+    name_elsewhere,
+)
 from mosaico.runs import retention, service
 from mosaico.runs.pages import run_view
 from mosaico.runs.pages.answers import Cursor, Typed
@@ -54,12 +59,15 @@ OnlyIds = Annotated[list[str] | None, Query(alias="id", max_length=DEFAULT_LIMIT
 
 
 class RunRow(NamedTuple):
-    """A run in the list; `outcome` is the verdict of the whole run, empty without one."""
+    """A run in the list; `outcome` is the verdict of the whole run, empty without one; `decided_by` names the KPI from which it
+    follows, unless it is the one that stands for the benchmark.
+    """
 
     id: str
     status: str
     is_active: bool
     outcome: str
+    decided_by: str | None
     agent: str
     benchmark: str
     run_name: str | None
@@ -107,6 +115,7 @@ def show_runs(
                 session, dict(names["benchmark"]), (row["benchmark_id"] for row in rows)
             ),
         )
+        kpis = list_kpi_outcomes(session, [row["seq"] for row in rows])
     # A run that was deleted is no longer selected.
     chosen_ids = [
         run_id
@@ -125,8 +134,8 @@ def show_runs(
             "/benchmark-runs", selection, sort=sort, cursor=query.cursor, limit=query.limit
         ),
         csv=build_url("/api/v1/benchmark-runs.csv", selection, sort=sort),
-        runs=[_row(run, *owners) for run in page.rows],
-        chosen=[_row(run, *owners) for run in selected_rows],
+        runs=[_row(run, kpis, *owners) for run in page.rows],
+        chosen=[_row(run, kpis, *owners) for run in selected_rows],
         count=_count_text(count, len(chosen_ids)),
         newest_at=newest_time(newest.rows[0]["created_at"] if newest.rows else None),
         # Without the newest run, a list that goes on would call every run new.
@@ -296,7 +305,10 @@ def _find_newest(session: Session, run_filter: RunListFilter) -> PageRows[Mappin
 
 
 def _row(
-    run: Mapping[str, Any], agents: Mapping[str, str], benchmarks: Mapping[str, str]
+    run: Mapping[str, Any],
+    kpis: Mapping[int, Sequence[KpiOutcome]],
+    agents: Mapping[str, str],
+    benchmarks: Mapping[str, str],
 ) -> RunRow:
     started, completed, total = run["started_at"], run["completed_at"], run["traces_total"]
     return RunRow(
@@ -304,6 +316,7 @@ def _row(
         status=run["status"],
         is_active=not RunStatus(run["status"]).is_final,
         outcome=run["outcome"],
+        decided_by=name_elsewhere(kpis.get(run["seq"], ()), run["outcome"]),
         agent=agents.get(run["agent_id"], run["agent_id"]),
         benchmark=benchmarks.get(run["benchmark_id"], run["benchmark_id"]),
         run_name=run["run_name"],
