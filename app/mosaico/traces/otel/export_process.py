@@ -21,6 +21,8 @@ from mosaico.jobs.child_process import (
 from mosaico.jobs.process_pool import CallLost, OutOfMemory
 from mosaico.traces.otel.export_body import MEMORY_BYTES, Signal, decode_body
 from mosaico.traces.otel.service import EncodedSpans, SpanCounts, write_spans
+from mosaico.traces.otel.span_redaction import redact_spans
+from mosaico.traces.redaction import RedactionRules
 
 WAIT_S: Final = 5.0
 # An export has at most 20 MiB: it takes seconds, on a busy machine many.
@@ -39,9 +41,13 @@ DECODERS: Final = ChildProcesses(1, warm_up=_load_decoder, is_kept=True, wait_s=
 
 @contextmanager
 def encode_export(
-    resources: Resources, body: IO[bytes], content_type: str, signal: Signal
+    resources: Resources,
+    body: IO[bytes],
+    content_type: str,
+    signal: Signal,
+    rules: RedactionRules | None = None,
 ) -> Iterator[EncodedSpans]:
-    """The rows of the spans or of the events of an unpacked export, until the block ends.
+    """The rows of the spans or of the events of an unpacked export, until the block ends, without what the rules remove.
 
     Raises: `UndecodableBody`; `TooManyRequests` for an export that the client should send again, `TooLarge` for one that
     takes more memory than its limit.
@@ -50,30 +56,43 @@ def encode_export(
     body.seek(0)
     with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as rows:
         if is_small:
-            counts = _encode_here(body, rows, content_type, signal)
+            counts = _encode_here(body, rows, content_type, signal, rules)
         else:
-            counts = _encode_in_child(resources, body, rows, content_type, signal)
+            counts = _encode_in_child(resources, body, rows, content_type, signal, rules)
         rows.seek(0)
         yield EncodedSpans(rows, counts)
 
 
-def _encode_here(body: IO[bytes], rows: IO[bytes], content_type: str, signal: Signal) -> SpanCounts:
+def _encode_here(
+    body: IO[bytes],
+    rows: IO[bytes],
+    content_type: str,
+    signal: Signal,
+    rules: RedactionRules | None,
+) -> SpanCounts:
     if not _small_exports.acquire(timeout=WAIT_S):
         raise _busy()
     try:
-        return write_spans(decode_body(body.read(), content_type, signal), rows)
+        return write_spans(
+            redact_spans(decode_body(body.read(), content_type, signal), rules), rows
+        )
     finally:
         _small_exports.release()
 
 
 def _encode_in_child(
-    resources: Resources, body: IO[bytes], rows: IO[bytes], content_type: str, signal: Signal
+    resources: Resources,
+    body: IO[bytes],
+    rows: IO[bytes],
+    content_type: str,
+    signal: Signal,
+    rules: RedactionRules | None,
 ) -> SpanCounts:
     memory_mb = int(import_limit(resources.options, "import_memory_mb"))
     limits = ChildLimits(memory_mb * MIB, TIMEOUT_S)
     shared = SharedFile(body), SharedFile(rows)
     try:
-        return DECODERS.run(limits, _encode_shared, *shared, content_type, signal)
+        return DECODERS.run(limits, _encode_shared, *shared, content_type, signal, rules)
     except OutOfMemory:
         raise TooLarge(
             f"decoding the export takes more than {memory_mb} MiB of memory; send fewer spans at once, or set"
@@ -84,12 +103,17 @@ def _encode_in_child(
 
 
 def _encode_shared(
-    body: SharedFile, rows: SharedFile, content_type: str, signal: Signal
+    body: SharedFile,
+    rows: SharedFile,
+    content_type: str,
+    signal: Signal,
+    rules: RedactionRules | None,
 ) -> SpanCounts:
     """Encode an export in the child process."""
     with body.open("rb") as content, rows.open("wb") as target:
         content.seek(0)
-        return write_spans(decode_body(content.read(), content_type, signal), target)
+        spans = decode_body(content.read(), content_type, signal)
+        return write_spans(redact_spans(spans, rules), target)
 
 
 def _busy() -> TooManyRequests:

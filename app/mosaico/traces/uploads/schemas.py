@@ -24,6 +24,8 @@ class LocalDatasetView(WireModel):
     trace_count: int
     size_bytes: int
     ignored_keys: list[str]
+    redacted_texts: int
+    texts_removed_at: datetime | None
     created_at: datetime
 
 
