@@ -1,6 +1,7 @@
 """What a benchmark redacts is never stored, whichever way it comes in; another redaction is another measurement."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from sqlalchemy import text
 
 from mosaico.traces.redaction import MARK
 from tests.support.otlp import PROTOBUF, export, json_export, span
-from tests.support.service import JSON, Service, pair
+from tests.support.service import JSON, Service, pair, run_mosaico
 
 MAIL = "ada@example.org"
 RULES = {"patterns": [r"[\w.]+@[\w.]+\.\w+"], "paths": ["user"]}
@@ -136,6 +137,34 @@ def test_spans__are_redacted_by_all_benchmarks_that_read_spans(
     everything = stored(service)
     assert "kept" in everything
     assert MAIL not in everything
+
+
+def test_form__sets_rules_and_days_and_says_what_is_wrong(service: Service) -> None:
+    form = {
+        "name": "",
+        "datasetRef": "support",
+        "metrics": "ROUGE",
+        "minCoverage": "0.9",
+        "maxErrorShare": "0.05",
+    }
+    wrong = service.client.post("/benchmarks", data={**form, "redact.patterns": "("})
+    assert (wrong.status_code, "not a valid regular expression" in wrong.text) == (422, True)
+    sent = {**form, "redact.patterns": "a+\nb+", "redact.paths": "user", "keepTextDays": "30"}
+    response = service.client.post("/benchmarks", data=sent)
+    assert response.status_code == 303, response.text
+    [benchmark] = service.list_items("/benchmarks")
+    assert benchmark["redact"] == {"patterns": ["a+", "b+"], "paths": ["user"]}
+    assert benchmark["keepTextDays"] == 30
+    assert "before anything is stored" in service.client.get(response.headers["location"]).text
+
+
+def test_export_of_a_run__says_what_was_redacted(service: Service, tmp_path: Path) -> None:
+    service.upload(traces())
+    run = run_of(service, redact=RULES)
+    result = run_mosaico(service, "runs", "export", run["id"], tmp_path / "run.jsonl")
+    assert result.exit_code == 0, result.output
+    assert "5 texts were redacted" in result.output
+    assert MARK in (tmp_path / "run.jsonl").read_text()
 
 
 def test_changed_rules__make_the_next_run_measured_differently(service: Service) -> None:
