@@ -113,6 +113,13 @@ def _bombs() -> Iterator[Bomb]:
         "application/x-protobuf",
         "gzip",
     )
+    yield Bomb(
+        "otlp empty messages",
+        "/v1/traces",
+        gzip.compress(b"\x0a\x00" * (5 * MIB // SCALE), 1),
+        "application/x-protobuf",
+        "gzip",
+    )
     yield Bomb("otlp gzip", "/v1/traces", gzip.compress(bytes(300 * MIB // SCALE), 1), otlp, "gzip")
     body = json.dumps({f"k{number}": {} for number in range(60_000)}).encode()
     for number in range(8):

@@ -106,7 +106,9 @@ def _copy(service: RunningService) -> None:
         connection.execute(COPY_TRACES, counts)
         connection.execute(COPY_RESULTS, counts)
         connection.execute("UPDATE collections SET trace_count = %s", [TRACES])
-        connection.execute("UPDATE benchmark_runs SET traces_total = %s", [TRACES])
+        # The number of collected traces says whether the items of a run are too many to be compared all.
+        numbers = "traces_total = %(traces)s, traces_collected = %(traces)s, traces_processed = %(traces)s"
+        connection.execute(f"UPDATE benchmark_runs SET {numbers}", {"traces": TRACES})
         # As autovacuum does for rows that a run wrote.
         connection.execute("ANALYZE collected_traces, trace_results")
 

@@ -34,6 +34,7 @@ from mosaico.plugin_loading import load_plugins
 from mosaico.runs import tasks as run_tasks
 from mosaico.runs.llm_cache import evict_expired_answers
 from mosaico.runs.retention import purge_expired_runs
+from mosaico.runs.text_retention import remove_expired_texts
 from mosaico.schedules import daily_summary, missed_schedules, nonexistent_times, stale_agents
 from mosaico.schedules import tasks as schedule_tasks
 from mosaico.startup import opened_resources, set_up_logs
@@ -55,6 +56,7 @@ PURGES: Mapping[str, Callable[[Session, datetime], int]] = {
     "notifications": delete_old_notifications,
     "audit_log": delete_old_entries,
     "llm_cache": evict_expired_answers,
+    "run_texts": remove_expired_texts,
 }
 
 # Importing a module of tasks declares its handlers.

@@ -103,7 +103,7 @@ def store_upload(resources: Resources, body: bytes, *, replace: bool) -> None:
 
 def _store_file(resources: Resources, file: IO[bytes], size_bytes: int, *, replace: bool) -> None:
     with (
-        read_upload(resources, file, read_lines, "", 1000) as encoded,
+        read_upload(resources, file, "any", read_lines, "", 1000) as encoded,
         resources.db.begin() as session,
     ):
         store_local_dataset(

@@ -9,7 +9,11 @@ from mosaico import plugins
 from tests.support.public_package import OPAQUE, PUBLIC_MODULES, SURFACE_FILE, surface
 
 # What the harnesses of this repository configure, and the parts of their calls; no plugin needs these types.
-INTERNAL = {"AgentHarnessSettings", "BashHarnessSettings", "McpHarnessSettings", "Content"}
+# `RedactionRules` are applied to what a source returns; a source need not read them.
+INTERNAL = {
+    *("AgentHarnessSettings", "BashHarnessSettings", "McpHarnessSettings", "Content"),
+    "RedactionRules",
+}
 # `array.array[float]` has no value at run time.
 EVALUATED_AT_RUN_TIME = {"EmbeddingAnswer"}
 

@@ -140,6 +140,9 @@ OPTIONS = {
     ),
     "metadata": FieldOption(help="Metadata as a JSON object."),
     "triggers": FieldOption(help="Triggers that start runs."),
+    "redact": FieldOption(
+        help="What is removed from texts before they are stored, as JSON: `patterns` (RE2) and `paths` of attributes and JSON."
+    ),
     "writeBack": FieldOption(help="Which values runs write back to the trace source."),
     "judgeCalibration": FieldOption(help="Answers with gold scores that check the judge."),
     "metrics": FieldOption(

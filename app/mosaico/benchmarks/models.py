@@ -20,6 +20,7 @@ from mosaico.harness.harness_config import HarnessConfig
 from mosaico.metrics.formula_direction import direction_warnings
 from mosaico.metrics.types import Direction, MetricRef
 from mosaico.traces.production import ProductionTraces
+from mosaico.traces.redaction import RedactionRules
 
 # Without parameters, so that the planner finds the index of this condition.
 HAS_LANGFUSE_RULES = "NOT archived AND triggers -> 'langfuse' -> 0 IS NOT NULL"
@@ -44,6 +45,12 @@ class Benchmark(Base):
         # Asked for each event of Langfuse, and for each upload.
         Index("ix_benchmarks_langfuse_rules", "id", postgresql_where=text(HAS_LANGFUSE_RULES)),
         Index("ix_benchmarks_dataset_ref", "dataset_ref"),
+        # Asked for each export of spans, and for each upload.
+        Index(
+            "ix_benchmarks_redact",
+            "id",
+            postgresql_where=text("redact IS NOT NULL AND NOT archived"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -57,6 +64,8 @@ class Benchmark(Base):
     min_coverage: Mapped[float]
     max_error_share: Mapped[float]
     keep_days: Mapped[int | None]
+    keep_text_days: Mapped[int | None]
+    redact: Mapped[RedactionRules | None] = mapped_column(ModelJson(RedactionRules))
     triggers: Mapped[EventTriggers] = mapped_column(
         ModelJson(EventTriggers), default=EventTriggers, server_default="{}"
     )

@@ -93,6 +93,12 @@ FORM = SchemaForm(
         "production.window.from": FieldInput("From"),
         "production.window.to": FieldInput("To"),
         "production.filters.metadata": FieldInput(help="One per line, as name=value."),
+        "keepTextDays": FieldInput("Keep texts for days"),
+        "redact": FieldInput("Redacted before it is stored"),
+        "redact.patterns": FieldInput("Patterns", "One per line (RE2). What they match is replaced by ⟦redacted⟧."),
+        "redact.paths": FieldInput(
+            "Attributes and names in JSON", "One per line, such as user or customer.email, found at any depth."
+        ),
         "writeBack": FieldInput("Scores written back"),
         "judgeCalibration": FieldInput(help=(
             "A run is invalid if the scores of the judge for these answers differ from the gold "

@@ -36,6 +36,7 @@ from mosaico.harness.text_search import InvalidPattern, compile_pattern
 from mosaico.metrics.types import Direction
 from mosaico.traces.files.field_paths import FieldPath
 from mosaico.traces.production import Duration, ProductionTraces
+from mosaico.traces.redaction import RedactionRules
 from mosaico.traces.types import ExpectedItems
 
 MAX_KPIS = 100
@@ -253,6 +254,8 @@ class BenchmarkView(WireModel):
     min_coverage: float
     max_error_share: float
     keep_days: int | None
+    keep_text_days: int | None
+    redact: RedactionRules | None
     triggers: EventTriggers
     late_scores: bool
     expect_items: ExpectedItems
@@ -301,6 +304,15 @@ class BenchmarkBody(EditBody):
     )
     keep_days: KeepDays | None = Field(
         default=None, description="Age in days at which the traces of runs are deleted."
+    )
+    keep_text_days: KeepDays | None = Field(
+        default=None,
+        description="Age in days at which the texts of runs are removed: questions, answers, errors, tool calls,"
+        " transcripts, reasons of judges. Values and verdicts stay. It cannot be undone.",
+    )
+    redact: RedactionRules | None = Field(
+        default=None,
+        description="What is removed from texts before they are stored. A change makes the next run measured differently.",
     )
     triggers: EventTriggers = Field(default_factory=EventTriggers)
     late_scores: LateScores = False

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete
+from sqlalchemy import delete, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -36,6 +36,8 @@ from mosaico.core.dependents import (
 from mosaico.core.errors import AppError, Conflict, ErrorItem
 from mosaico.core.ids import new_id
 from mosaico.core.schemas import all_fields
+from mosaico.traces.redaction import RedactionRules
+from mosaico.traces.redaction_owners import RULE_OWNERS, Arrival
 from mosaico.traces.registry import TRACE_SOURCES
 
 RELATED_FIELDS = {"evaluates", "measures"}
@@ -233,3 +235,20 @@ def _find_benchmarks_of_agent(session: Session, owner: Owner) -> list[Dependent]
 
 
 DEPENDENTS.append(DependentKind({"agent"}, _find_benchmarks_of_agent))
+
+
+def _find_redaction_rules(session: Session, arrival: Arrival) -> list[RedactionRules]:
+    """The rules of the benchmarks that read what arrives; without a source of its own, a benchmark reads that of each
+    agent.
+    """
+    statement = select(Benchmark.redact).where(~Benchmark.archived, Benchmark.redact.is_not(None))
+    if arrival.dataset is not None:
+        # Whatever its source: an agent can be run over the items of an upload, too.
+        statement = statement.where(Benchmark.dataset_ref == arrival.dataset)
+    else:
+        is_read = Benchmark.source.is_(None) | (Benchmark.source == arrival.source)
+        statement = statement.where(is_read)
+    return [rules for rules in session.scalars(statement) if rules is not None]
+
+
+RULE_OWNERS.append(_find_redaction_rules)

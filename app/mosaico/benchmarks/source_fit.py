@@ -10,11 +10,14 @@ from mosaico.core.errors import ErrorItem
 from mosaico.harness.harness_config import validate_harness
 from mosaico.harness.operator_folder import flaw_of_name
 from mosaico.traces.execution.items import LANGFUSE_PREFIX
+from mosaico.traces.production import METADATA_PREFIX, ProductionTraces
+from mosaico.traces.redaction import RedactionRules
 from mosaico.traces.registry import TRACE_SOURCES, SourceSpec
 
 PATH_FIELDS: Final = ("input_path", "output_path", "expected_path")
 SOURCE_FIELDS: Final = (
     *("source", "dataset_ref", "run_name", "write_back", "harness", "production"),
+    *("redact", "cluster_field"),
     *PATH_FIELDS,
 )
 
@@ -31,6 +34,7 @@ def source_fit_errors(values: Mapping[str, Any]) -> list[ErrorItem]:
         *_harness_errors(spec, source, dataset_ref, values["harness"]),
         *_production_errors(spec, source, dataset_ref or run_name, values["production"]),
         *_path_errors(spec, {name: values[name] for name in PATH_FIELDS}),
+        *_redaction_errors(values["redact"], values["cluster_field"], values["production"]),
     ]
 
 
@@ -117,4 +121,23 @@ def _path_errors(spec: SourceSpec | None, paths: Mapping[str, str | None]) -> li
         ErrorItem(pointer=f"/{to_camel(name)}", detail=detail)
         for name, path in paths.items()
         if path is not None
+    ]
+
+
+def _redaction_errors(
+    rules: RedactionRules | None, cluster_field: str | None, production: ProductionTraces | None
+) -> list[ErrorItem]:
+    """An error for each attribute that is removed and groups traces: all of them would be one group."""
+    item_key = production.item_key if production else None
+    groups = {
+        "/clusterField": cluster_field,
+        "/production/itemKey": item_key and item_key.removeprefix(METADATA_PREFIX),
+    }
+    return [
+        ErrorItem(
+            pointer=pointer,
+            detail=f"groups traces by {name}, which redact.paths removes; name another attribute, or keep this one",
+        )
+        for pointer, name in groups.items()
+        if name and rules and name in rules.paths
     ]

@@ -38,8 +38,8 @@ CHANGED_METRIC = (
 )
 NEW_METRIC = f"{NOT_COMPARABLE}, which does not have this metric; rescore the baseline"
 READ_DIFFERENTLY = (
-    f"{NOT_COMPARABLE}: its traces are read by another version of their reader, which cannot read those of the"
-    " baseline again; later runs are compared with this one"
+    f"{NOT_COMPARABLE}: its traces are read by another version of their reader, or redacted by other rules, and those of"
+    " the baseline cannot be read again; later runs are compared with this one"
 )
 CHANGED_KPI = f"{NOT_COMPARABLE}: its metrics are new or measured differently; rescore the baseline"
 KPI_READ_DIFFERENTLY = READ_DIFFERENTLY.replace("its traces", "the traces of its metrics")

@@ -33,6 +33,14 @@ class ImportSettings(EnvironmentSettings):
     import_columns: Annotated[
         int, Field(ge=10, description="Largest number of columns of a table.")
     ] = 10_000
+    import_span_values: Annotated[
+        int,
+        Field(
+            ge=1000,
+            description="Largest number of messages in an export of OpenTelemetry: spans, events, attributes and their"
+            " values.",
+        ),
+    ] = 500_000
     import_memory_mb: Annotated[
         int,
         Field(

@@ -18,10 +18,18 @@ class InvalidPattern(ValueError):
     """The pattern is not valid."""
 
 
+class Match(Protocol):
+    """Where a pattern matches; of bytes the positions are those of bytes."""
+
+    def start(self) -> int: ...
+    def end(self) -> int: ...
+
+
 class Pattern(Protocol):
     """A compiled pattern."""
 
-    def search(self, text: str) -> object | None: ...
+    def search(self, text: str | bytes) -> object | None: ...
+    def finditer(self, text: bytes) -> Iterator[Match]: ...
 
 
 @lru_cache(maxsize=1024)

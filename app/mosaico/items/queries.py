@@ -23,6 +23,8 @@ from mosaico.traces.types import MAX_TAG_VALUE_CHARS, TraceOutcome
 
 # More items do not change a verdict: with 20,000 a difference of half a point is detectable.
 MAX_ITEMS = 20_000
+# Of the runs of one side: with both sides, a comparison then takes less than 500 MiB.
+MAX_TRACES = 400_000
 MAX_LINKS_PER_ITEM = 3
 INPUT_CHARS = 160
 
@@ -171,10 +173,12 @@ def read_items(
     """The given metrics of some runs by item; the trials of an item in several runs are combined.
 
     `columns` are the stored metrics of each run, by its seq. `has_answers`: the outputs are read, too, as digests. Reads
-    row by row and keeps 8 bytes per trace and metric, of at most `MAX_ITEMS` items.
+    row by row and keeps 8 bytes per trace and metric, of at most `MAX_ITEMS` items and about `MAX_TRACES` traces.
     """
     statement = ITEM_ROWS_WITH_ANSWERS if has_answers else ITEM_ROWS
-    rows = _read_rows(session, statement, list(columns))
+    runs = list(columns)
+    last = _find_last_item(session, runs)
+    rows = _read_rows(session, statement, runs, last)
     matrix = matrix_of_rows(
         (ItemRow(*row) for row in rows),
         columns,
@@ -182,9 +186,9 @@ def read_items(
         cluster_field=cluster_field,
         is_sample=is_sample,
     )
-    if len(matrix.items) < MAX_ITEMS:
+    if last is None:
         return matrix
-    item_count = session.scalar(ITEM_COUNT, {"runs": list(columns)}) or 0
+    item_count = session.scalar(ITEM_COUNT, {"runs": runs}) or 0
     return replace(matrix, left_out=item_count - len(matrix.items))
 
 
@@ -196,23 +200,34 @@ def read_attributes(
     is_sample: bool,
 ) -> ItemAttributes:
     """The attributes of the items that `read_items` selects."""
-    rows = _read_rows(session, ATTRIBUTE_ROWS, run_seqs)
+    rows = _read_rows(session, ATTRIBUTE_ROWS, run_seqs, _find_last_item(session, run_seqs))
     return attributes_of_rows(
         (_attribute_row(*row) for row in rows), cluster_field=cluster_field, is_sample=is_sample
     )
 
 
-def _read_rows(
-    session: Session, statement: TextClause, run_seqs: Sequence[int]
-) -> Iterator[tuple[Any, ...]]:
-    """The rows of the selected items. Of few traces all items are selected; of more, the last one is found first."""
+def _find_last_item(session: Session, run_seqs: Sequence[int]) -> str | None:
+    """The last item that is selected; None where all are, as of few traces."""
     # Large runs take longer than the limit for requests; the caller runs in a job or a child.
     session.execute(text("SET LOCAL statement_timeout = 0"))
     runs = {"runs": list(run_seqs)}
-    last = None
-    if (session.scalar(TRACE_COUNT, runs) or 0) > MAX_ITEMS:
-        last = session.scalar(LAST_ITEM, {**runs, "max_items": MAX_ITEMS})
-    return stream_rows(session, statement, {**runs, "last": last})
+    trace_count = session.scalar(TRACE_COUNT, runs) or 0
+    if trace_count <= MAX_ITEMS:
+        return None
+    max_items = MAX_ITEMS
+    # Of many trials, fewer items: each with all of its trials.
+    if trace_count > MAX_TRACES:
+        item_count = session.scalar(ITEM_COUNT, runs) or 0
+        max_items = min(MAX_ITEMS, max(1, int(MAX_TRACES * item_count / trace_count)))
+    last: str | None = session.scalar(LAST_ITEM, {**runs, "max_items": max_items})
+    return last
+
+
+def _read_rows(
+    session: Session, statement: TextClause, run_seqs: Sequence[int], last: str | None
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of the selected items."""
+    return stream_rows(session, statement, {"runs": list(run_seqs), "last": last})
 
 
 def has_tag_field(session: Session, run: BenchmarkRun, field: str) -> bool:

@@ -106,6 +106,13 @@ class DropTraces(JobRequest):
     collection_id: int
 
 
+class RemoveTexts(JobRequest):
+    """Remove the texts of a collection that is marked for it."""
+
+    NAME = "runs.remove_texts"
+    collection_id: int
+
+
 class EndLinks(JobRequest):
     """End the links of later runs over the same source run to a deleted run."""
 

@@ -186,7 +186,7 @@ def store_file(
 ) -> str:
     """Store a file; returns the ID of the upload. Raises: `Invalid`, `Conflict`, `TooLarge`."""
     with (
-        read_upload(res, file, read_any_file, filename, options) as traces,
+        read_upload(res, file, body.name, read_any_file, filename, options) as traces,
         res.db.begin() as session,
     ):
         dataset = service.store_local_dataset(

@@ -196,6 +196,8 @@ class BenchmarkRun(Base):
     started_at: Mapped[datetime | None]
     completed_at: Mapped[datetime | None]
     purged_at: Mapped[datetime | None]
+    redacted_texts: Mapped[int] = mapped_column(default=0, server_default="0")
+    texts_removed_at: Mapped[datetime | None]
 
     @property
     def begun_plan(self) -> RunPlan:

@@ -14,6 +14,7 @@ from mosaico.kpis.evaluate import PlannedKpi
 from mosaico.metrics.types import Direction, MetricRef
 from mosaico.traces.production import ProductionTraces
 from mosaico.traces.reader_versions import ReaderVersion, TraceReaderVersion
+from mosaico.traces.redaction import RedactionRules
 from mosaico.traces.types import ExpectedItems
 
 # Metrics that read scores of the traces.
@@ -75,6 +76,7 @@ class SourceSelection(NamedTuple):
     harness: HarnessConfig | None
     production: ProductionTraces | None
     field_paths: tuple[str | None, ...]
+    redact: RedactionRules | None
 
 
 class PlannedJudgeCalibration(_Frozen):
@@ -114,6 +116,7 @@ class RunPlan(_Frozen):
     write_back: WriteBackConfig = WriteBackConfig()
     cluster_field: str | None = None
     infra_errors: tuple[str, ...] = ()
+    redact: RedactionRules | None = None
     baseline: BaselineConfig = BaselineConfig()
     judge_calibration: PlannedJudgeCalibration | None = None
     reader: TraceReaderVersion | None = None
@@ -143,12 +146,19 @@ class RunPlan(_Frozen):
             self.harness,
             self.production,
             self.field_paths,
+            self.redact,
         )
 
     @property
     def field_paths(self) -> tuple[str | None, ...]:
         """The paths of input, output and expected output."""
         return (self.input_path, self.output_path, self.expected_path)
+
+    @property
+    def redaction_rules(self) -> tuple[list[str], list[str]]:
+        """The patterns and paths that are removed from texts; their order says nothing."""
+        rules = self.redact or RedactionRules()
+        return sorted(rules.patterns), sorted(rules.paths)
 
     @property
     def reads_scores(self) -> bool:
@@ -193,7 +203,8 @@ class RunPlan(_Frozen):
     def fingerprint(self) -> str:
         """Digest of everything that gives the values their meaning: source and dataset, the ruler, formulas, and the
         conditions of a harness. The ruler: versions of metrics (which include their options, the models and prompts of
-        judges) and of plugins, directions, the errors that are not the agent's, and the versions of the reader.
+        judges) and of plugins, directions, the errors that are not the agent's, what is removed from texts, and the
+        versions of the reader.
         """
         document: dict[str, Any] = {
             "source": self.source,
@@ -215,6 +226,7 @@ class RunPlan(_Frozen):
             ),
             **({"fieldPaths": self.field_paths} if any(self.field_paths) else {}),
             **({"infraErrors": sorted(self.infra_errors)} if self.infra_errors else {}),
+            **({"redact": self.redaction_rules} if self.redact is not None else {}),
             **({"reader": self.reader_version} if self.reader_version != ReaderVersion() else {}),
         }
         return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

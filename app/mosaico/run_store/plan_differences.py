@@ -7,7 +7,7 @@ from mosaico.core.errors import AppError
 from mosaico.formula import compile_formula, format_formula
 from mosaico.kpis.evaluate import PlannedKpi
 from mosaico.metrics.registry import column_of, provider_for
-from mosaico.metrics.types import WORK_UNITS, Direction
+from mosaico.metrics.types import ERROR_RATE, WORK_UNITS, Direction
 from mosaico.run_store.plan import PlannedMetric, RunPlan, conditions_of, population_of
 
 MEASURED_DIFFERENTLY: Final = "measured differently from here on"
@@ -37,7 +37,8 @@ class PlanDifferences(NamedTuple):
     descriptions of those that affect every value.
 
     `measurable_again` are metrics of both plans that stored traces can be measured by again; `read_differently`
-    are metrics whose traces were read by another version of the reader, which nothing can repeat. `ruler`
+    are metrics whose traces were read by another version of the reader, or redacted by other rules, which nothing can
+    repeat. `ruler`
     are the descriptions of both.
     """
 
@@ -128,6 +129,7 @@ def _ruler_changes(earlier: RunPlan, plan: RunPlan) -> Iterator[RulerChange]:
             yield RulerChange(metric.column, text, changes_values, is_measurable_again=True)
     yield from _error_changes(earlier, plan, before)
     yield from _reader_changes(earlier, plan, before)
+    yield from _redaction_changes(earlier, plan, before)
 
 
 def _metric_changes(old: PlannedMetric, new: PlannedMetric) -> Iterator[str]:
@@ -220,6 +222,23 @@ def _error_changes(
     for metric in plan.metrics:
         if metric.column in before:
             yield RulerChange(metric.column, text, changes_values=True, is_measurable_again=True)
+
+
+def _redaction_changes(
+    earlier: RunPlan, plan: RunPlan, before: dict[str, PlannedMetric]
+) -> Iterator[RulerChange]:
+    """Every metric that reads texts reads others; nothing brings back what was removed."""
+    if earlier.redaction_rules == plan.redaction_rules:
+        return
+    text = f"texts are {MEASURED_DIFFERENTLY} (redact of the benchmark changed: other parts of them are removed)"
+    for metric in plan.metrics:
+        if metric.column in before and _reads_texts(metric):
+            yield RulerChange(metric.column, text, changes_values=True, is_measurable_again=False)
+
+
+def _reads_texts(metric: PlannedMetric) -> bool:
+    is_of_outcome = metric.key in {"STATUS", ERROR_RATE, "ERROR_COUNT"}
+    return not (metric.is_delivered or is_of_outcome) and _part_of(metric) == "answers"
 
 
 def _part_of(metric: PlannedMetric) -> str:

@@ -76,6 +76,22 @@ def require_traces(run_id: str, purged_at: datetime | None) -> None:
         )
 
 
+class TextsRemoved(AppError):
+    """The texts of this run were removed (`keepTextDays`); its values, aggregates and KPIs remain."""
+
+    status = 410
+    exit_code = 66
+
+
+def require_texts(run_id: str, texts_removed_at: datetime | None) -> None:
+    """Raise `TextsRemoved` when the texts of a run were removed."""
+    if texts_removed_at is not None:
+        raise TextsRemoved(
+            f"the texts of the run {run_id} were removed at {texts_removed_at:%Y-%m-%dT%H:%M:%SZ}, as keepTextDays of its"
+            " benchmark asks, and cannot be measured again; its values remain. Start a new run."
+        )
+
+
 def require_transition(run_id: str, status: RunStatus, target: RunStatus) -> None:
     """Raise `IllegalTransition` unless `target` may follow `status`."""
     if target not in NEXT_STATUSES.get(status, set()):

@@ -196,7 +196,7 @@ def choose_collection(
         run.collection_id
         or _complete_collection_of_retried(session, run, plan)
         or _produced_collection_of_retried(session, run, plan)
-        or create_collection(session, plan.source, dict(query)).id
+        or create_collection(session, plan.source, dict(query), plan.redact).id
     )
 
 

@@ -1,31 +1,58 @@
 """Erases the texts of an item or of a user, for a request of deletion; values and verdicts stay."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, delete, exists, func, select, update
+from sqlalchemy import ColumnElement, delete, exists, func, select, text, type_coerce, update
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from mosaico.core.batch_delete import BATCH_ROWS
+from mosaico.core.batches import batched
 from mosaico.core.db import Database
+from mosaico.core.errors import Conflict
+from mosaico.core.text import join_words
 from mosaico.metrics.types import MetricNote
 from mosaico.run_store.models import BenchmarkRun, TraceResult
-from mosaico.traces.models import CollectedTrace, Collection, OtelSpan, TraceTranscript
-from mosaico.traces.otel.service import TRACES_PER_BATCH
+from mosaico.traces.models import (
+    CollectedTrace,
+    Collection,
+    LocalDataset,
+    OtelSpan,
+    TraceTranscript,
+)
 
+# Of a batch of spans: one trace can have a hundred thousand.
+SPAN_TRACES: Final = 50
 # The attribute of a trace that says when its texts were erased.
 ERASED: Final = "erased"
 USER: Final = "user"
+TEXT_COLUMNS: Final = (
+    *("input", "expected_output", "output", "error", "tool_calls", "expected_any", "expected_all"),
+)
+NOT_REACHED: Final = (
+    "Not reached: backups of the database, messages and exports that were sent, the source of the traces, and answers of"
+    " models in the LLM cache, which end after 30 days."
+)
+
+
+class AmbiguousItem(Conflict):
+    """Several datasets have an item with this ID; name one of them (`dataset`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureSubject:
-    """Whose texts are erased: those of an item, or those of the traces with an attribute `user`; one of both."""
+    """Whose texts are erased: those of an item of a dataset, or those of the traces with an attribute `user`; one of
+    both. Without a `dataset`, an item may be in one only.
+    """
 
     item_id: str | None = None
     user_id: str | None = None
+    dataset: str | None = None
 
     @property
     def in_traces(self) -> ColumnElement[bool]:
@@ -35,9 +62,21 @@ class ErasureSubject:
         return user == self.user_id
 
     @property
+    def is_named_in_spans(self) -> ColumnElement[bool]:
+        """Whether a span names an item, or a user: this one or another."""
+        if self.item_id is not None:
+            return OtelSpan.item_id.is_not(None)
+        user: ColumnElement[str] = OtelSpan.facts[USER].astext
+        return user.is_not(None)
+
+    @property
     def in_spans(self) -> ColumnElement[bool]:
         if self.item_id is not None:
-            return OtelSpan.item_id == self.item_id
+            of_item: ColumnElement[bool] = OtelSpan.item_id == self.item_id
+            if self.dataset is not None:
+                return of_item & (OtelSpan.dataset == self.dataset)
+            # Without a key, a trace of production is an item of its own.
+            return of_item | (OtelSpan.item_id.is_(None) & (OtelSpan.trace_id == self.item_id))
         user: ColumnElement[str] = OtelSpan.facts[USER].astext
         return user == self.user_id
 
@@ -54,19 +93,82 @@ def erase_texts(db: Database, subject: ErasureSubject, now: datetime) -> ErasedT
     """Erase the texts of all stored traces of a subject, in uploads and in runs, with their transcripts and the reasons
     of judges, and delete its received spans. Repeating it erases nothing more.
 
-    Each batch is a transaction of its own.
+    Each batch is a transaction of its own. Raises: `AmbiguousItem`, before anything is erased.
     """
-    spans = _in_batches(db, lambda session: _delete_spans(session, subject))
     with db.read() as session:
-        collections = list(session.scalars(select(Collection.id).order_by(Collection.id)))
+        collection_ids = _find_collections(session, subject)
     traces = 0
-    for collection_id in collections:
+    for collection_id in collection_ids:
 
         def erase(session: Session, collection_id: int = collection_id) -> int:
             return _erase_traces(session, collection_id, subject, now)
 
         traces += _in_batches(db, erase)
-    return ErasedTexts(traces=traces, spans=spans)
+    return ErasedTexts(traces=traces, spans=erase_spans(db, subject))
+
+
+def _find_collections(session: Session, subject: ErasureSubject) -> list[int]:
+    """The collections with traces of a subject. Raises: `AmbiguousItem`."""
+    # All traces are read: an item and a user have no index, for requests that come once a year.
+    session.execute(text("SET LOCAL statement_timeout = 0"))
+    traces = select(CollectedTrace.collection_id).where(subject.in_traces).distinct()
+    collection_ids = sorted(session.scalars(traces))
+    if subject.item_id is None:
+        return collection_ids
+    datasets = _datasets_of(session, collection_ids)
+    if subject.dataset is not None:
+        return [key for key in collection_ids if subject.dataset in datasets[key]]
+    spans = select(OtelSpan.dataset).where(subject.in_spans).distinct()
+    names = {*chain.from_iterable(datasets.values()), *session.scalars(spans)} - {None}
+    if len(names) > 1:
+        raise AmbiguousItem(
+            f"the item {subject.item_id!r} is in the datasets {join_words(sorted(map(repr, names)), 'and')}; name one of them"
+        )
+    return collection_ids
+
+
+def _datasets_of(session: Session, collection_ids: Sequence[int]) -> dict[int, set[str | None]]:
+    """The datasets whose traces collections have: those of their runs and uploads."""
+    of_runs = type_coerce(BenchmarkRun.plan, JSONB)["dataset_ref"].astext
+    statements = (
+        select(BenchmarkRun.collection_id, of_runs),
+        select(LocalDataset.collection_id, LocalDataset.name),
+        select(Collection.id, Collection.query["dataset_ref"].astext),
+    )
+    datasets = defaultdict[int, set[str | None]](set)
+    for statement in statements:
+        for batch in batched(collection_ids):
+            [collection_id, _] = statement.selected_columns
+            for row in session.execute(statement.where(collection_id.in_(batch))):
+                datasets[row[0]].add(row[1])
+    return datasets
+
+
+class SpanOwner(NamedTuple):
+    """A span, and whether it names the subject itself, or any subject."""
+
+    span_id: str
+    parent_id: str | None
+    is_of_subject: bool
+    is_named: bool
+
+
+def _spans_to_delete(spans: Sequence[SpanOwner]) -> list[str]:
+    """The spans of a trace without those that belong to others: the ones that name another subject, and what is below.
+
+    What is above belongs to nobody alone, and can repeat the texts of the subject.
+    """
+    parents = {span.span_id: span.parent_id for span in spans}
+    is_of_others = {span.span_id: not span.is_of_subject for span in spans if span.is_named}
+    for span in spans:
+        path: dict[str, None] = {}
+        above: str | None = span.span_id
+        # Up to the next span that names somebody; broken writers make circles.
+        while above in parents and above not in is_of_others and above not in path:
+            path[above] = None
+            above = parents[above]
+        is_of_others |= dict.fromkeys(path, is_of_others.get(above or "", False))
+    return [span_id for span_id, of_others in is_of_others.items() if not of_others]
 
 
 def has_erased_texts(session: Session, collection_id: int) -> bool:
@@ -78,6 +180,32 @@ def has_erased_texts(session: Session, collection_id: int) -> bool:
     return bool(session.scalar(select(erased)))
 
 
+def erase_spans(db: Database, subject: ErasureSubject) -> int:
+    """Delete the received spans of a subject; returns their number."""
+    return _in_batches(db, lambda session: _delete_spans(session, subject))
+
+
+def _delete_spans(session: Session, subject: ErasureSubject) -> int:
+    """Delete the spans of some traces with spans of the subject, without those of others in the same trace."""
+    named = select(OtelSpan.trace_id).where(subject.in_spans).distinct().limit(SPAN_TRACES)
+    trace_ids = list(session.scalars(named))
+    deleted = 0
+    for trace_id in trace_ids:
+        is_named = subject.in_spans.label("is_named")
+        spans = select(OtelSpan.span_id, OtelSpan.parent_id, is_named, subject.is_named_in_spans)
+        rows = session.execute(spans.where(OtelSpan.trace_id == trace_id))
+        span_ids = _spans_to_delete(
+            [SpanOwner(*row[:2], bool(row[2]), bool(row[3])) for row in rows]
+        )
+        for batch in batched(span_ids):
+            statement = delete(OtelSpan).where(
+                OtelSpan.trace_id == trace_id, OtelSpan.span_id.in_(batch)
+            )
+            session.execute(statement)
+        deleted += len(span_ids)
+    return deleted
+
+
 def _in_batches(db: Database, change: Callable[[Session], int]) -> int:
     """Change rows in transactions of a batch each, until none is left; returns their number."""
     total, changed = 0, -1
@@ -86,16 +214,6 @@ def _in_batches(db: Database, change: Callable[[Session], int]) -> int:
             changed = change(session)
         total += changed
     return total
-
-
-def _delete_spans(session: Session, subject: ErasureSubject) -> int:
-    """Delete spans of the traces with a span of the subject: texts are on all spans of a trace."""
-    named = select(OtelSpan.trace_id).where(subject.in_spans).distinct().limit(TRACES_PER_BATCH)
-    trace_ids = list(session.scalars(named))
-    if not trace_ids:
-        return 0
-    deleted = delete(OtelSpan).where(OtelSpan.trace_id.in_(trace_ids)).returning(OtelSpan.span_id)
-    return len(session.scalars(deleted).all())
 
 
 def _erase_traces(
@@ -110,22 +228,22 @@ def _erase_traces(
     positions = list(session.scalars(statement))
     if not positions:
         return 0
-    texts: dict[str, Any] = {
-        "input": None,
-        "expected_output": None,
-        "output": None,
-        "error": None,
-        "tool_calls": None,
-        "expected_any": None,
-        "expected_all": None,
-        "attributes": {ERASED: now.date().isoformat()},
-    }
+    remove_texts_at(session, collection_id, positions, attributes={ERASED: now.date().isoformat()})
+    return len(positions)
+
+
+def remove_texts_at(
+    session: Session, collection_id: int, positions: Sequence[int], **changes: Any
+) -> None:
+    """Remove the texts of traces of a collection, at most `BATCH_ROWS`, with their transcripts and the reasons of
+    judges; further columns get the `changes`.
+    """
     session.execute(
         update(CollectedTrace)
         .where(
             CollectedTrace.collection_id == collection_id, CollectedTrace.position.in_(positions)
         )
-        .values(texts)
+        .values({**dict.fromkeys(TEXT_COLUMNS), **changes})
     )
     session.execute(
         delete(TraceTranscript).where(
@@ -134,7 +252,6 @@ def _erase_traces(
         )
     )
     _erase_reasons(session, collection_id, positions)
-    return len(positions)
 
 
 def _erase_reasons(session: Session, collection_id: int, positions: Sequence[int]) -> None:

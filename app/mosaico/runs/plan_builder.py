@@ -61,6 +61,7 @@ def make_plan(session: Session, run: BenchmarkRun, llm: LlmServer | None) -> Run
         write_back=benchmark.write_back,
         cluster_field=benchmark.cluster_field,
         infra_errors=tuple(benchmark.infra_errors),
+        redact=benchmark.redact,
         baseline=benchmark.baseline,
         judge_calibration=_judge_calibration(benchmark, llm),
     )
@@ -83,6 +84,7 @@ def _with_origin_selection(session: Session, plan: RunPlan, origin_id: str) -> R
         "input_path",
         "output_path",
         "expected_path",
+        "redact",
     )
     return plan.model_copy(update={name: getattr(origin, name) for name in selection})
 
@@ -104,6 +106,7 @@ def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
         input_path=plan.input_path,
         output_path=plan.output_path,
         expected_path=plan.expected_path,
+        redact=plan.redact,
         min_coverage=plan.min_coverage,
         agent_id=plan.agent_id,
         is_shared=is_shared,

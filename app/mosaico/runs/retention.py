@@ -57,16 +57,16 @@ UNDO_PERIOD = timedelta(days=1)
 A_DAY: ColumnElement[timedelta] = literal_column("INTERVAL '1 day'")
 
 
-# The write-back still needs the traces of such a run.
-_IS_WRITTEN_BACK = func.coalesce(
-    type_coerce(BenchmarkRun.write_back, JSONB)["status"].astext.in_(UNFINISHED), false()
-)
+def is_written_back(run: type[BenchmarkRun]) -> ColumnElement[bool]:
+    """Whether the write-back still needs the traces of a run."""
+    status = type_coerce(run.write_back, JSONB)["status"].astext
+    return func.coalesce(status.in_(UNFINISHED), false())
 
 
 _PURGEABLE: tuple[ColumnElement[bool], ...] = (
     BenchmarkRun.status.in_(FINAL),
     BenchmarkRun.purged_at.is_(None),
-    ~_IS_WRITTEN_BACK,
+    ~is_written_back(BenchmarkRun),
     ~exists().where(BenchmarkBaseline.run_id == BenchmarkRun.id),
 )
 

@@ -111,6 +111,8 @@ class RunView(WireModel):
     started_at: datetime | None
     completed_at: datetime | None
     purged_at: datetime | None
+    texts_removed_at: datetime | None
+    redacted_texts: int
     error_code: str | None
     error_message: str | None
     traces_total: int | None

@@ -139,6 +139,7 @@ def rescore_run(
     """
     run = queries.get_run(session, run_id, for_update=True)
     rules.require_traces(run.id, run.purged_at)
+    rules.require_texts(run.id, run.texts_removed_at)
     if run.status != RunStatus.COMPLETED:
         raise rules.IllegalTransition(
             f"the run {run.id} is {run.status}; only COMPLETED runs can be rescored."

@@ -100,6 +100,7 @@ def assign_source_run(session: Session, run: BenchmarkRun, collection: Collectio
     """Set which source run a run has read, and its first run over it; once, when `collection` is
     complete. The caller holds the lock of the run.
     """
+    run.redacted_texts = collection.redacted_texts
     # A rescored run has both from its origin, and a repeated job finds them stored.
     if run.source_seq is not None:
         return

@@ -14,12 +14,13 @@ from mosaico.jobs.declarations import (
     FailRun,
     FailWriteBack,
     FinishRun,
+    RemoveTexts,
     ScoreShard,
     WriteBackScores,
 )
 from mosaico.jobs.handlers import HANDLERS, HandlerFunction, JobContext, RequestT
 from mosaico.run_store.queries import RunNotFound
-from mosaico.runs import late_scores, pipeline, retention, write_back
+from mosaico.runs import late_scores, pipeline, retention, text_retention, write_back
 from mosaico.runs.leases import RunEnded
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ HANDLERS.register(CheckLateScores)(_unless_ended(late_scores.check_late_scores))
 HANDLERS.register(DropPurgedRun)(_unless_ended(retention.drop_purged))
 HANDLERS.register(DropResults)(retention.drop_results)
 HANDLERS.register(DropTraces)(retention.drop_traces)
+HANDLERS.register(RemoveTexts)(text_retention.remove_texts)
 HANDLERS.register(EndLinks)(retention.end_links)
 HANDLERS.register(WriteBackScores, on_failure=FailWriteBack)(_unless_ended(write_back.write_back))
 HANDLERS.register(FailWriteBack)(_unless_ended(write_back.write_back_failed))

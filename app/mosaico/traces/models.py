@@ -14,11 +14,12 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column, relationship
 from sqlalchemy.types import Text
 
 from mosaico.core.db import Base, ModelJson
 from mosaico.traces.reader_versions import TraceReaderVersion
+from mosaico.traces.redaction import RedactionRules
 
 
 class Collection(Base):
@@ -29,7 +30,9 @@ class Collection(Base):
     changing source was read. `source_run_id` and `source_run_at` are the ID and the start of the
     source's own run, if it has runs, and `source_warning` what is uncertain about it. `expected_count` is the number of traces that the source
     reports, and `dataset_items` that of the items of its dataset. `digest` is the digest of the stored traces in order; None when a part of it is unknown.
-    `reader` is what read the traces, None where that was not recorded.
+    `reader` is what read the traces, None where that was not recorded. `redaction` are the rules by which texts were
+    redacted before they were stored, and `redacted_texts` counts the texts with marks. `texts_removed_at`: since then all
+    texts are gone, and no run takes the collection over any more.
     `revision` is the source's name for content that never changes. `completed_at` is None while
     the collection is incomplete, and again before it is deleted.
     """
@@ -57,6 +60,9 @@ class Collection(Base):
     digest: Mapped[bytes | None]
     revision: Mapped[str | None]
     reader: Mapped[TraceReaderVersion | None] = mapped_column(ModelJson(TraceReaderVersion))
+    redaction: Mapped[RedactionRules | None] = mapped_column(ModelJson(RedactionRules))
+    redacted_texts: Mapped[int] = mapped_column(default=0, server_default="0")
+    texts_removed_at: Mapped[datetime | None]
 
 
 class CollectedTrace(Base):
@@ -135,6 +141,18 @@ class LocalDataset(Base):
     ignored_keys: Mapped[list[str]] = mapped_column(ARRAY(Text), server_default="{}")
     columns: Mapped[dict[str, Any]] = mapped_column(JSONB, server_default="{}")
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+    collection: Mapped[Collection] = relationship(viewonly=True, lazy="joined", innerjoin=True)
+
+    @property
+    def redacted_texts(self) -> int:
+        """The number of texts from which rules removed something before they were stored."""
+        return self.collection.redacted_texts
+
+    @property
+    def texts_removed_at(self) -> datetime | None:
+        """Since then all texts are gone."""
+        return self.collection.texts_removed_at
 
 
 class OtelTrace(Base):

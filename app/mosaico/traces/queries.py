@@ -46,7 +46,12 @@ def lock_completed(
     """
     statement = (
         select(Collection)
-        .where(Collection.source == source, Collection.completed_at.is_not(None), condition)
+        .where(
+            Collection.source == source,
+            Collection.completed_at.is_not(None),
+            Collection.texts_removed_at.is_(None),
+            condition,
+        )
         .order_by(Collection.id)
         .limit(1)
     )

@@ -12,6 +12,7 @@ from mosaico.core.registry import LoadedPlugin, Registry
 from mosaico.core.resources import Resources
 from mosaico.harness.harness_config import HarnessConfig
 from mosaico.traces.production import Duration, ProductionTraces
+from mosaico.traces.redaction import RedactionRules, Redactor
 from mosaico.traces.storable_traces import cut_attributes, make_storable
 from mosaico.traces.types import DatasetItem, ExpectedItems, Trace
 
@@ -40,7 +41,8 @@ class TraceQuery:
     `expect_items` (None: the items of the dataset) may still be growing: the source waits until it
     has had no new item for `settle_for` (None: as long as its items take). `input_path`, `output_path`
     and `expected_path` are JMESPath expressions of the texts that count in the JSON of a trace.
-    `score_names` are the scores that metrics use: the source waits for those that evaluators add after the answers.
+    `redact` is what is removed from texts before they are stored. `score_names` are the scores that metrics use: the
+    source waits for those that evaluators add after the answers.
     `service_name` selects the spans of one agent. `url`, `project`, `public_key` and `secret_key` come from the
     `source` of the agent `agent_id`. `is_shared`: the benchmark lists other agents too.
     """
@@ -55,6 +57,7 @@ class TraceQuery:
     input_path: str | None = None
     output_path: str | None = None
     expected_path: str | None = None
+    redact: RedactionRules | None = None
     min_coverage: float = MIN_COVERAGE
     agent_id: str | None = None
     is_shared: bool = False
@@ -219,12 +222,14 @@ def load_trace_sources(warn: Callable[[LoadedPlugin], None]) -> None:
 
 
 def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
-    """Yield the pages of a source after `cursor`, with storable traces of short attributes.
+    """Yield the pages of a source after `cursor`, with storable traces of short attributes and redacted texts.
 
     Raises: the errors of the source, and `CollectionFailed` for a repeated cursor.
     """
     # Hashes, because a run can have ten thousand cursors, each with a list of windows.
     seen_cursors = {hash(cursor)}
+    # Before anything is cut: half of an address would not be found.
+    redact = Redactor(query.redact).trace if query.redact else _unchanged
     for page in source.pages(query, cursor):
         if page.traces and page.cursor is not None and hash(page.cursor) in seen_cursors:
             raise CollectionFailed(
@@ -233,7 +238,12 @@ def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Itera
                 code="BAD_RESPONSE",
             )
         seen_cursors.add(hash(page.cursor))
-        yield replace(page, traces=tuple(map(make_storable, map(cut_attributes, page.traces))))
+        traces = map(make_storable, map(cut_attributes, map(redact, page.traces)))
+        yield replace(page, traces=tuple(traces))
+
+
+def _unchanged(trace: Trace) -> Trace:
+    return trace
 
 
 class AmbiguousUpload(CollectionFailed):

@@ -12,6 +12,7 @@ from mosaico.core.bulk_copy import copy_encoded_rows
 from mosaico.traces import queries
 from mosaico.traces.models import CollectedTrace, Collection, TraceTranscript
 from mosaico.traces.reader_versions import reader_of
+from mosaico.traces.redaction import RedactionRules, count_marked_texts
 from mosaico.traces.registry import TracePage
 from mosaico.traces.trace_rows import (
     EMPTY_DIGEST,
@@ -30,10 +31,20 @@ from mosaico.traces.types import Trace
 COPIED_TRACES = 1_000
 
 
-def create_collection(session: Session, source: str, query: dict[str, str | None]) -> Collection:
-    """Create an empty collection."""
+def create_collection(
+    session: Session,
+    source: str,
+    query: dict[str, str | None],
+    redaction: RedactionRules | None = None,
+) -> Collection:
+    """Create an empty collection, whose texts will be redacted by the rules."""
     collection = Collection(
-        source=source, query=query, digest=EMPTY_DIGEST, reader=reader_of(source)
+        source=source,
+        query=query,
+        digest=EMPTY_DIGEST,
+        reader=reader_of(source),
+        redaction=redaction,
+        redacted_texts=0,
     )
     session.add(collection)
     session.flush()
@@ -68,6 +79,7 @@ def store_page(
         if earlier is not None:
             return earlier
     _append_traces(session, collection, page, encoded)
+    collection.redacted_texts += sum(map(count_marked_texts, fresh))
     collection.digest, collection.source_run_id = digest, run_id
     if is_complete:
         # Only now may later runs take it over.

@@ -322,3 +322,14 @@ def test_receiver__texts_in_logs_are_stored_once_and_belong_to_their_span(servic
     logs["resourceLogs"][0]["scopeLogs"][0]["logRecords"] = [{**record, "body": deep}]
     response = service.client.post("/v1/logs", json=logs)
     assert response.json()["partialSuccess"]["rejectedLogRecords"] == "1"
+
+
+def test_receiver__many_small_messages_are_refused_with_their_limit(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(service.resources.options, "import_span_values", "1000")
+    response = send(service, b"\x0a\x00" * 2000)
+    assert response.status_code == 413
+    assert b"MOSAICO_IMPORT_SPAN_VALUES" in response.content
+    assert count_rows(service) == (0, 0)
+    assert send(service, export([span()])).status_code == 200

@@ -1,13 +1,16 @@
 """A request of deletion: the texts of an item or of a user are erased everywhere, values and verdicts stay."""
 
 import json
+from typing import Any
 
 import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from sqlalchemy import text
 from typer.testing import CliRunner
 
 from mosaico.cli import cli
 from mosaico.runs import erasure
+from tests.support.otlp import PROTOBUF, export, span
 from tests.support.service import JSON, Service, pair
 
 SECRET = "My name is Ada Lovelace"
@@ -43,8 +46,17 @@ def stored_texts(service: Service) -> str:
     tables = ("collected_traces", "trace_transcripts", "trace_results", "otel_spans", "audit_log")
     with service.resources.db.read() as session:
         return "".join(
-            str(session.execute(text(f"SELECT t::text FROM {table} t")).all()) for table in tables
+            row
+            for table in tables
+            for row in session.execute(text(f"SELECT t::text FROM {table} t")).scalars()
         )
+
+
+def purge(service: Service, body: JSON) -> tuple[int, int]:
+    """The numbers of erased traces and deleted spans."""
+    erased = service.post("/local-datasets/purge", body)
+    assert "backups" in erased["notReached"]
+    return erased["traces"], erased["spans"]
 
 
 @pytest.mark.parametrize("by", ["item", "user"])
@@ -55,8 +67,7 @@ def test_purge__erases_texts_everywhere_and_keeps_values(
     assert SECRET in stored_texts(service)
     metrics = service.get(f"/benchmark-runs/{run['id']}/metrics")
     body = {"itemId": traces()[3]["itemId"]} if by == "item" else {"userId": ACTOR}
-    erased = service.post("/local-datasets/purge", body)
-    assert erased == {"traces": 2, "spans": 0}
+    assert purge(service, body) == (2, 0)
     assert SECRET not in stored_texts(service)
     assert service.get(f"/benchmark-runs/{run['id']}/metrics") == metrics
     [trace] = [
@@ -68,7 +79,60 @@ def test_purge__erases_texts_everywhere_and_keeps_values(
     assert [*trace["attributes"]] == ["erased"]
     # Others keep theirs, and nothing is left to erase.
     assert "bob" in stored_texts(service)
-    assert service.post("/local-datasets/purge", body) == {"traces": 0, "spans": 0}
+    assert purge(service, body) == (0, 0)
+
+
+def test_purge__of_an_item_is_that_of_one_dataset(service: Service, run: JSON) -> None:
+    rows = [row | {"traceId": f"c-{row['traceId']}"} for row in traces()]
+    service.upload(rows, name="elsewhere", run_name="sunday")
+    item = traces()[3]["itemId"]
+    problem = service.expect_problem(409, "POST", "/local-datasets/purge", {"itemId": item})
+    assert "'elsewhere' and 'support'" in problem["detail"]
+    assert purge(service, {"itemId": item, "dataset": "elsewhere"}) == (1, 0)
+    assert SECRET in stored_texts(service)
+    # The two uploads of this dataset, one of which is the collection of the run.
+    assert purge(service, {"itemId": item, "dataset": "support"}) == (2, 0)
+    assert SECRET not in stored_texts(service)
+    assert purge(service, {"itemId": item, "dataset": "unknown"}) == (0, 0)
+
+
+def test_purge__of_a_deleted_upload_is_that_of_its_run(service: Service, run: JSON) -> None:
+    for upload in service.list_items("/local-datasets"):
+        service.delete(f"/local-datasets/{upload['id']}")
+    service.work()
+    assert purge(service, {"itemId": traces()[3]["itemId"], "dataset": "support"}) == (1, 0)
+
+
+def test_purge__keeps_the_spans_of_others_in_a_trace(service: Service) -> None:
+    def item(span_id: str, item_id: str, user: str, parent: str | None = None) -> Span:
+        named: dict[str, Any] = {
+            "mosaico__dataset": "d",
+            "mosaico__run": "r",
+            "mosaico__item_id": item_id,
+        }
+        return span(trace="1", span_id=span_id, parent=parent, user__id=user, **named)
+
+    sent = [
+        span("whole run", trace="1", span_id="a"),
+        item("b", "1", ACTOR, "a"),
+        span("chat", trace="1", span_id="c", parent="b"),
+        item("d", "2", "bob", "a"),
+        span("chat", trace="1", span_id="e", parent="d"),
+        # Its parents form a circle.
+        span("lost", trace="1", span_id="f", parent="f"),
+        span("other trace", trace="2", span_id="a", user__id="bob"),
+    ]
+
+    def stored() -> set[str]:
+        with service.resources.db.read() as session:
+            rows = session.execute(text("SELECT trace_id, span_id FROM otel_spans"))
+            return {f"{trace_id[-1]}{span_id[-1]}" for trace_id, span_id in rows}
+
+    for body in ({"userId": ACTOR}, {"itemId": "1"}, {"itemId": "1", "dataset": "d"}):
+        service.client.post("/v1/traces", content=export(sent), headers=PROTOBUF)
+        assert purge(service, body) == (0, 4)
+        assert stored() == {"1d", "1e", "2a"}
+    assert purge(service, {"itemId": "2", "dataset": "other"}) == (0, 0)
 
 
 def test_purge__is_in_the_audit_log_without_the_id(service: Service, run: JSON) -> None:
@@ -78,7 +142,9 @@ def test_purge__is_in_the_audit_log_without_the_id(service: Service, run: JSON) 
     assert ACTOR not in json.dumps(entries)
 
 
-@pytest.mark.parametrize("body", [{}, {"itemId": "a", "userId": "b"}, {"itemId": ""}])
+@pytest.mark.parametrize(
+    "body", [{}, {"itemId": "a", "userId": "b"}, {"itemId": ""}, {"userId": "a", "dataset": "b"}]
+)
 def test_purge__needs_one_subject(service: Service, body: JSON) -> None:
     service.expect_problem(422, "POST", "/local-datasets/purge", body)
 
@@ -94,6 +160,7 @@ def test_purge__command_asks_and_says_what_was_erased(service: Service, run: JSO
     done = CliRunner().invoke(cli, ["datasets", "purge", "--user", ACTOR, "--yes"], env=env)
     assert done.exit_code == 0, done.output
     assert "traces erased: 2" in done.output
+    assert "Not reached: backups" in done.output
     assert SECRET not in stored_texts(service)
     assert service.get("/audit")["items"][0]["fields"] == ["userId"]
     neither = CliRunner().invoke(cli, ["datasets", "purge", "--yes"], env=env)

@@ -201,6 +201,23 @@ def test_verdict__same_traces_give_the_same_bits(service: Service) -> None:
     assert [numbers(other_run["id"]) for other_run in again] == [first, first]
 
 
+def test_verdict__of_many_trials_compares_fewer_items_with_all_their_trials(
+    service: Service, complete_run: CompleteRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(item_queries, "MAX_ITEMS", 30)
+    monkeypatch.setattr(item_queries, "MAX_TRACES", 60)
+    rows = [
+        trace | {"traceId": f"{trace['traceId']}-{trial}", "trial": trial}
+        for trace in traces(GOOD)
+        for trial in range(3)
+    ]
+    assert len(rows) == 120
+    complete_run("monday", rows)
+    run = complete_run("tuesday", rows[::-1])
+    # 60 of 120 traces are those of 20 items.
+    assert (run["verdict"]["items"]["compared"], run["verdict"]["items"]["leftOut"]) == (20, 20)
+
+
 def test_verdict__reports_items_beyond_the_limit(
     service: Service, complete_run: CompleteRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:

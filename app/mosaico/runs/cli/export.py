@@ -15,6 +15,7 @@ from mosaico.core.console.table import (
     Column,
     field,
     format_cell,
+    format_time,
     print_link,
     print_page,
     time_field,
@@ -102,10 +103,23 @@ def export_run(run: RunId, file: ExportFile = STDOUT, export_as: ExportAs = None
         columns = TRACE_COLUMNS | dict.fromkeys(metrics, float)
         rows = (trace | trace["values"] for trace in api.items(f"{path}/results"))
         export_rows(rows, columns, file, export_as)
+        run_row = api.get(path)
         address = f"{api.pages_url}{run_page_path(run_id)}/traces"
+    for line in _describe_texts(run_row):
+        print_status(line)
     if file != STDOUT:
         print_status(f"the traces of run {format_cell(run_id)} are written to {file}")
         print_link(address)
+
+
+def _describe_texts(run: JSON) -> Iterator[str]:
+    """What is not in the texts of a run."""
+    if run["redactedTexts"]:
+        yield (
+            f"{run['redactedTexts']} texts were redacted by the rules of benchmarks before they were stored"
+        )
+    if run["textsRemovedAt"]:
+        yield f"texts were removed at {format_time(run['textsRemovedAt'])}; values stay"
 
 
 @history.command("list")

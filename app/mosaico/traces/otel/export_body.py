@@ -12,6 +12,7 @@ from typing import IO, Final
 from fastapi import Response
 
 from mosaico.core.errors import AppError, TooLarge
+from mosaico.traces.otel.export_budget import ExportBudget
 from mosaico.traces.otel.json_decoder import iter_json_events, iter_json_spans
 from mosaico.traces.otel.service import SpanCounts
 from mosaico.traces.otel.spans import RejectedSpan, Span, UndecodableBody
@@ -62,19 +63,32 @@ class Signal(Enum):
 
 
 def decode_body(
-    body: bytes, content_type: str, signal: Signal = Signal.SPANS
+    body: bytes,
+    content_type: str,
+    signal: Signal = Signal.SPANS,
+    max_values: int | None = None,
 ) -> Iterator[Span | RejectedSpan]:
     """The spans of an unpacked body, or the events of spans in its log records.
 
-    Raises: `UndecodableBody`, also while the spans are read.
+    Raises: `UndecodableBody`, also while the spans are read; `TooLarge` for more than `max_values` messages (None: the default
+    of the setting).
     """
+    budget = ExportBudget(max_values)
     if content_type == JSON_TYPE:
-        return iter_json_spans(body) if signal is Signal.SPANS else iter_json_events(body)
+        return (
+            iter_json_spans(body, budget)
+            if signal is Signal.SPANS
+            else iter_json_events(body, budget)
+        )
     # It loads protobuf, which a service without exports never needs.
     from mosaico.traces.otel import protobuf_decoder as decoder
 
     is_spans = signal is Signal.SPANS
-    return decoder.iter_protobuf_spans(body) if is_spans else decoder.iter_protobuf_events(body)
+    return (
+        decoder.iter_protobuf_spans(body, budget)
+        if is_spans
+        else decoder.iter_protobuf_events(body, budget)
+    )
 
 
 def export_too_large() -> TooLarge:

@@ -5,7 +5,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 from mosaico.core.errors import TooLarge
 from mosaico.core.import_settings import import_limit
@@ -21,6 +21,8 @@ from mosaico.jobs.child_process import (
 from mosaico.jobs.process_pool import CallLost, OutOfMemory
 from mosaico.traces.otel.export_body import MEMORY_BYTES, Signal, decode_body
 from mosaico.traces.otel.service import EncodedSpans, SpanCounts, write_spans
+from mosaico.traces.otel.span_redaction import redact_spans
+from mosaico.traces.redaction import RedactionRules
 
 WAIT_S: Final = 5.0
 # An export has at most 20 MiB: it takes seconds, on a busy machine many.
@@ -39,41 +41,59 @@ DECODERS: Final = ChildProcesses(1, warm_up=_load_decoder, is_kept=True, wait_s=
 
 @contextmanager
 def encode_export(
-    resources: Resources, body: IO[bytes], content_type: str, signal: Signal
+    resources: Resources,
+    body: IO[bytes],
+    content_type: str,
+    signal: Signal,
+    rules: RedactionRules | None = None,
 ) -> Iterator[EncodedSpans]:
-    """The rows of the spans or of the events of an unpacked export, until the block ends.
+    """The rows of the spans or of the events of an unpacked export, until the block ends, without what the rules remove.
 
     Raises: `UndecodableBody`; `TooManyRequests` for an export that the client should send again, `TooLarge` for one that
     takes more memory than its limit.
     """
     is_small = body.seek(0, 2) <= MEMORY_BYTES
     body.seek(0)
+    max_values = int(import_limit(resources.options, "import_span_values"))
+    decoding = _Decoding(content_type, signal, max_values, rules)
     with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as rows:
         if is_small:
-            counts = _encode_here(body, rows, content_type, signal)
+            counts = _encode_here(body, rows, decoding)
         else:
-            counts = _encode_in_child(resources, body, rows, content_type, signal)
+            counts = _encode_in_child(resources, body, rows, decoding)
         rows.seek(0)
         yield EncodedSpans(rows, counts)
 
 
-def _encode_here(body: IO[bytes], rows: IO[bytes], content_type: str, signal: Signal) -> SpanCounts:
+class _Decoding(NamedTuple):
+    """How an export is read: its encoding and signal, the most messages, and what is removed from its texts."""
+
+    content_type: str
+    signal: Signal
+    max_values: int
+    rules: RedactionRules | None
+
+    def write(self, body: bytes, rows: IO[bytes]) -> SpanCounts:
+        spans = decode_body(body, self.content_type, self.signal, self.max_values)
+        return write_spans(redact_spans(spans, self.rules), rows)
+
+
+def _encode_here(body: IO[bytes], rows: IO[bytes], decoding: _Decoding) -> SpanCounts:
     if not _small_exports.acquire(timeout=WAIT_S):
         raise _busy()
     try:
-        return write_spans(decode_body(body.read(), content_type, signal), rows)
+        return decoding.write(body.read(), rows)
     finally:
         _small_exports.release()
 
 
 def _encode_in_child(
-    resources: Resources, body: IO[bytes], rows: IO[bytes], content_type: str, signal: Signal
+    resources: Resources, body: IO[bytes], rows: IO[bytes], decoding: _Decoding
 ) -> SpanCounts:
     memory_mb = int(import_limit(resources.options, "import_memory_mb"))
     limits = ChildLimits(memory_mb * MIB, TIMEOUT_S)
-    shared = SharedFile(body), SharedFile(rows)
     try:
-        return DECODERS.run(limits, _encode_shared, *shared, content_type, signal)
+        return DECODERS.run(limits, _encode_shared, SharedFile(body), SharedFile(rows), decoding)
     except OutOfMemory:
         raise TooLarge(
             f"decoding the export takes more than {memory_mb} MiB of memory; send fewer spans at once, or set"
@@ -83,13 +103,11 @@ def _encode_in_child(
         raise _busy() from error
 
 
-def _encode_shared(
-    body: SharedFile, rows: SharedFile, content_type: str, signal: Signal
-) -> SpanCounts:
+def _encode_shared(body: SharedFile, rows: SharedFile, decoding: _Decoding) -> SpanCounts:
     """Encode an export in the child process."""
     with body.open("rb") as content, rows.open("wb") as target:
         content.seek(0)
-        return write_spans(decode_body(content.read(), content_type, signal), target)
+        return decoding.write(content.read(), target)
 
 
 def _busy() -> TooManyRequests:

@@ -35,6 +35,7 @@ _TAGS: Final = ("langfuse.trace.tags", "langfuse.tags", "tag.tags")
 FACT_PREFIXES: Final = ("langfuse.trace.metadata.", "mosaico.metadata.")
 _METADATA_DOCUMENTS: Final = ("metadata", "langfuse.experiment.item.metadata")
 SERVICE: Final = "service.name"
+ITEM_ATTRIBUTES: Final = (*_DATASET, *_RUN, *_ITEM, _EXPERIMENT_NAME)
 FACT_NAMES: Final = frozenset(
     (
         *chain(*_TEXTS.values(), _DATASET, _RUN, _ITEM, _TAGS, _METADATA_DOCUMENTS),
@@ -42,6 +43,11 @@ FACT_NAMES: Final = frozenset(
         SERVICE,
     )
 )
+
+
+def attributes_of_fact(name: str) -> Sequence[str]:
+    """The attributes of spans that state an attribute of traces, such as `user`; none for any other name."""
+    return _TEXTS.get(name, ())
 
 
 class ItemKey(NamedTuple):

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from mosaico.traces.otel.export_budget import ExportBudget
 from mosaico.traces.otel.spans import (
     RejectedSpan,
     Span,
@@ -23,34 +24,34 @@ MAX_DEPTH: Final = 50
 _STATUS_NAMES: Final = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
 
 
-def iter_json_spans(body: bytes) -> Iterator[Span | RejectedSpan]:
+def iter_json_spans(body: bytes, budget: ExportBudget) -> Iterator[Span | RejectedSpan]:
     """The spans of an export in order; unknown keys are ignored, and null equals a missing key.
 
-    Invalid UTF-8 becomes U+FFFD. Raises: `UndecodableBody`.
+    Invalid UTF-8 becomes U+FFFD. Raises: `UndecodableBody`, `TooLarge`.
     """
     export = _parse(body)
-    for resource_spans in _objects(export, "resourceSpans"):
-        resource = _resource_attributes(_object(resource_spans, "resource"))
-        for scope_spans in _objects(resource_spans, "scopeSpans"):
+    for resource_spans in _objects(export, "resourceSpans", budget):
+        resource = _resource_attributes(_object(resource_spans, "resource"), budget)
+        for scope_spans in _objects(resource_spans, "scopeSpans", budget):
             scope = _object(scope_spans, "scope")
-            for span in _objects(scope_spans, "spans"):
+            for span in _objects(scope_spans, "spans", budget):
                 if isinstance(resource, RejectedSpan):
                     yield resource
                 else:
-                    yield _decode_span(span, resource, scope)
+                    yield _decode_span(span, resource, scope, budget)
 
 
-def iter_json_events(body: bytes) -> Iterator[Span | RejectedSpan]:
-    """The events of spans in an export of log records. Raises: `UndecodableBody`."""
-    for resource_logs in _objects(_parse(body), "resourceLogs"):
-        for scope_logs in _objects(resource_logs, "scopeLogs"):
-            for record in _objects(scope_logs, "logRecords"):
-                event = _decode_event(record)
+def iter_json_events(body: bytes, budget: ExportBudget) -> Iterator[Span | RejectedSpan]:
+    """The events of spans in an export of log records. Raises: `UndecodableBody`, `TooLarge`."""
+    for resource_logs in _objects(_parse(body), "resourceLogs", budget):
+        for scope_logs in _objects(resource_logs, "scopeLogs", budget):
+            for record in _objects(scope_logs, "logRecords", budget):
+                event = _decode_event(record, budget)
                 if event is not None:
                     yield event
 
 
-def _decode_event(record: Mapping[str, Any]) -> Span | RejectedSpan | None:
+def _decode_event(record: Mapping[str, Any], budget: ExportBudget) -> Span | RejectedSpan | None:
     times = (_nanoseconds(record, key) for key in ("timeUnixNano", "observedTimeUnixNano"))
     try:
         return build_event(
@@ -58,8 +59,8 @@ def _decode_event(record: Mapping[str, Any]) -> Span | RejectedSpan | None:
             span_id=_text(record, "spanId").lower(),
             name=_text(record, "eventName"),
             time_ns=next(filter(None, times), 0),
-            attributes=_attributes(record),
-            body=_value(_object(record, "body"), MAX_DEPTH),
+            attributes=_attributes(record, budget),
+            body=_value(_object(record, "body"), MAX_DEPTH, budget),
         )
     except _InvalidSpan as error:
         return RejectedSpan(str(error))
@@ -81,16 +82,21 @@ def _parse(body: bytes) -> Mapping[str, Any]:
     return export
 
 
-def _resource_attributes(resource: Mapping[str, Any]) -> dict[str, Any] | RejectedSpan:
+def _resource_attributes(
+    resource: Mapping[str, Any], budget: ExportBudget
+) -> dict[str, Any] | RejectedSpan:
     """The kept attributes of a resource; without valid ones, why none of its spans can be stored."""
     try:
-        return _attributes(resource, keeps_resource_attribute)
+        return _attributes(resource, budget, keeps_resource_attribute)
     except _InvalidSpan as error:
         return RejectedSpan(f"has a resource that {error}")
 
 
 def _decode_span(
-    span: Mapping[str, Any], resource: Mapping[str, Any], scope: Mapping[str, Any]
+    span: Mapping[str, Any],
+    resource: Mapping[str, Any],
+    scope: Mapping[str, Any],
+    budget: ExportBudget,
 ) -> Span | RejectedSpan:
     try:
         status = _object(span, "status")
@@ -104,8 +110,8 @@ def _decode_span(
             end_ns=_nanoseconds(span, "endTimeUnixNano"),
             status=_status_code(status.get("code")),
             status_message=_text(status, "message"),
-            attributes=_attributes(span),
-            events=tuple(_events(span)),
+            attributes=_attributes(span, budget),
+            events=tuple(_events(span, budget)),
             resource=resource,
             scope=_text(scope, "name"),
             scope_version=_text(scope, "version"),
@@ -124,22 +130,24 @@ def _status_code(code: Any) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _events(span: Mapping[str, Any]) -> Iterator[SpanEvent]:
-    for event in _objects(span, "events"):
-        name, attributes = _text(event, "name"), _attributes(event)
+def _events(span: Mapping[str, Any], budget: ExportBudget) -> Iterator[SpanEvent]:
+    for event in _objects(span, "events", budget):
+        name, attributes = _text(event, "name"), _attributes(event, budget)
         if keeps_event(name, attributes):
             yield SpanEvent(name, attributes)
 
 
-def _attributes(owner: Mapping[str, Any], keeps: Any = None) -> dict[str, Any]:
+def _attributes(
+    owner: Mapping[str, Any], budget: ExportBudget, keeps: Any = None
+) -> dict[str, Any]:
     return {
-        key: _value(_object(pair, "value"), MAX_DEPTH)
-        for pair in _objects(owner, "attributes")
+        key: _value(_object(pair, "value"), MAX_DEPTH, budget)
+        for pair in _objects(owner, "attributes", budget)
         if (key := _text(pair, "key")) and (keeps is None or keeps(key))
     }
 
 
-def _value(value: Mapping[str, Any], depth: int) -> Any:
+def _value(value: Mapping[str, Any], depth: int, budget: ExportBudget) -> Any:
     """The content of an `AnyValue`; None for an unknown or missing one."""
     if depth == 0:
         raise _InvalidSpan(f"has an attribute that is nested deeper than {MAX_DEPTH} levels")
@@ -154,11 +162,14 @@ def _value(value: Mapping[str, Any], depth: int) -> Any:
             case "doubleValue", _:
                 return _double(content)
             case "arrayValue", Mapping():
-                return [_value(member, depth - 1) for member in _objects(content, "values")]
+                return [
+                    _value(member, depth - 1, budget)
+                    for member in _objects(content, "values", budget)
+                ]
             case "kvlistValue", Mapping():
                 return {
-                    _text(pair, "key"): _value(_object(pair, "value"), depth - 1)
-                    for pair in _objects(content, "values")
+                    _text(pair, "key"): _value(_object(pair, "value"), depth - 1, budget)
+                    for pair in _objects(content, "values", budget)
                 }
     return None
 
@@ -197,13 +208,16 @@ def _object(owner: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _objects(owner: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
+def _objects(
+    owner: Mapping[str, Any], key: str, budget: ExportBudget
+) -> Iterator[Mapping[str, Any]]:
     value = owner.get(key)
     if value is None:
         return
     if not isinstance(value, list):
         # A wrong structure rejects the whole export, because nothing says how the rest is meant.
         raise UndecodableBody(f"{key} is not a list")
+    budget.spend(len(value))
     for member in value:
         if not isinstance(member, Mapping):
             raise UndecodableBody(f"a member of {key} is not an object")

@@ -29,6 +29,7 @@ from mosaico.traces.otel.export_body import (
 from mosaico.traces.otel.export_process import encode_export
 from mosaico.traces.otel.service import EncodedSpans, store_spans
 from mosaico.traces.otel.spans import UndecodableBody
+from mosaico.traces.redaction_owners import rules_of_spans
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -120,9 +121,11 @@ async def _receive_export(request: Request, content_type: str, signal: Signal) -
             raise export_too_large() from None
 
         def store() -> Response:
+            with resources.db.read_statement() as session:
+                rules = rules_of_spans(session)
             with (
                 unpacked_body(packed, encoding) as body,
-                encode_export(resources, body, content_type, signal) as spans,
+                encode_export(resources, body, content_type, signal, rules) as spans,
             ):
                 return _store_spans(resources, spans, content_type, signal)
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 from mosaico.core.resources import Resources
 from mosaico.traces.execution.items import item_of
-from mosaico.traces.models import LocalDataset
+from mosaico.traces.models import Collection, LocalDataset
+from mosaico.traces.redaction import Redactor
 from mosaico.traces.registry import (
     TRACE_SOURCES,
     AmbiguousUpload,
@@ -20,18 +22,31 @@ from mosaico.traces.uploads import queries
 from mosaico.traces.uploads.service import SOURCE, revision_of
 
 PAGE_SIZE = 2000
+# With all texts and transcripts.
+COPIED_TRACES = 200
 # The cursor of the only page, which is not the last one: its collection is elsewhere.
 TAKE_OVER = "take-over"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSource:
-    """The traces of an upload are a collection already, which the run takes over by its revision."""
+    """The traces of an upload are a collection already, which the run takes over by its revision, unless it must redact
+    them.
+    """
 
     resources: Resources
 
-    def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:  # noqa: ARG002 - there is one page
+    def pages(self, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
         upload = find_upload(self.resources, query)
+        with self.resources.db.read_statement() as session:
+            collection = session.get(Collection, upload.collection_id)
+        if collection is None:
+            raise _upload_deleted()
+        if collection.texts_removed_at is not None:
+            raise _texts_removed(upload, collection.texts_removed_at)
+        if query.redact is not None and not query.redact.is_covered_by(collection.redaction):
+            yield from self._redacted_pages(upload, Redactor(query.redact), int(cursor or 0))
+            return
         yield TracePage(
             traces=(),
             cursor=TAKE_OVER,
@@ -41,6 +56,27 @@ class LocalSource:
         )
         # Whoever takes the collection over asks for no other page.
         raise _upload_deleted()
+
+    def _redacted_pages(
+        self, upload: LocalDataset, redactor: Redactor, first: int
+    ) -> Iterator[TracePage]:
+        """The traces of an upload from before the rules of the benchmark, which get a collection of their own."""
+        position = 0
+        while position < upload.trace_count:
+            with self.resources.db.read() as session:
+                traces = queries.read_whole_traces(session, upload, position, COPIED_TRACES)
+            if not traces:
+                raise _upload_deleted()
+            # Also those before the first: traces that become equal are numbered from the beginning.
+            redacted = tuple(map(redactor.trace, traces))
+            position += len(traces)
+            if position > first:
+                yield TracePage(
+                    traces=redacted,
+                    cursor=str(position) if position < upload.trace_count else None,
+                    total=upload.trace_count,
+                    run_name=upload.run_name,
+                )
 
 
 def find_upload(resources: Resources, query: TraceQuery) -> LocalDataset:
@@ -74,6 +110,14 @@ def iter_uploaded_traces(resources: Resources, upload: LocalDataset) -> Iterator
             raise _upload_deleted()
         yield from traces
         position += len(traces)
+
+
+def _texts_removed(upload: LocalDataset, removed_at: datetime) -> CollectionFailed:
+    return CollectionFailed(
+        f"the texts of the upload {upload.run_name!r} were removed on {removed_at:%Y-%m-%d}, when they became as old as"
+        " keepTextDays of its benchmarks allows; upload the traces again",
+        code="TEXTS_REMOVED",
+    )
 
 
 def _upload_deleted() -> CollectionFailed:

@@ -159,6 +159,12 @@ def purge_texts(
             help="User whose texts to erase: the attribute `user` of traces.",
         ),
     ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            "--dataset", help="Dataset of the item, if several datasets have an item with this ID."
+        ),
+    ] = None,
     yes: Yes = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
@@ -168,13 +174,22 @@ def purge_texts(
     """
     if (item is None) == (user is None):
         raise WrongUsage("either --item or --user is required", hint="add --item ID, or --user ID")
+    if dataset is not None and item is None:
+        raise WrongUsage(
+            "--dataset names the dataset of an --item", hint="remove it: all datasets are searched"
+        )
     subject = f"item {item}" if item is not None else f"user {user}"
     confirm(f"Erase all texts of the {format_cell(subject)}? This cannot be undone.", yes=yes)
     with open_api() as api:
         # The audit log has the names of the sent fields.
-        body = {"itemId": item} if item is not None else {"userId": user}
+        sent = {"itemId": item, "userId": user, "dataset": dataset}
+        body = {name: value for name, value in sent.items() if value is not None}
         erased = api.post(f"{PATH}/purge", body)
-    lines = [f"traces erased: {erased['traces']}", f"spans deleted: {erased['spans']}"]
+    lines = [
+        f"traces erased: {erased['traces']}",
+        f"spans deleted: {erased['spans']}",
+        erased["notReached"],
+    ]
     print_change(erased, output, lines, str(erased["traces"]))
 
 

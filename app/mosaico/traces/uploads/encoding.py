@@ -23,6 +23,8 @@ from mosaico.jobs.child_process import (
 from mosaico.jobs.process_pool import CallLost, CallTimeout, OutOfMemory
 from mosaico.traces.files.importer_registry import load_importers
 from mosaico.traces.reader_versions import TraceReaderVersion
+from mosaico.traces.redaction import RedactionRules, Redactor, count_marked_texts
+from mosaico.traces.redaction_owners import rules_of_upload
 from mosaico.traces.trace_rows import (
     EMPTY_DIGEST,
     encode_trace,
@@ -68,6 +70,7 @@ class ReadSummary:
     reader: TraceReaderVersion | None = None
     run_name: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
+    redacted_texts: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,43 +81,55 @@ class EncodedTraces:
     rows: IO[bytes]
     transcripts: IO[bytes]
     summary: ReadSummary
+    redaction: RedactionRules | None = None
 
 
 @contextmanager
 def read_upload(
     resources: Resources,
     file: IO[bytes],
+    dataset: str,
     read: Callable[..., UploadedTraces],
     *arguments: Any,
 ) -> Iterator[EncodedTraces]:
-    """Read an upload in a child process, and keep its rows on disk until the block ends.
+    """Read an upload to a dataset in a child process, and keep its rows on disk until the block ends: redacted by the
+    rules of all who read the dataset.
 
     `read` gets the file and the arguments. Before the transaction that stores the rows: reading millions of lines takes
     minutes. Raises: the errors of `read` and of its traces; `NoTraces` without any; `FileReaderBusy`, `UploadTooLarge`,
     `UploadReaderLost`.
     """
-    collection_id = _next_collection_id(resources.db)
+    collection_id, rules = _prepare(resources.db, dataset)
     with tempfile.TemporaryFile() as rows, tempfile.TemporaryFile() as transcripts:
         shared = [SharedFile(one) for one in (file, rows, transcripts)]
         with _upload_errors(resources.options):
             summary = READERS.run(
                 _limits(resources.options), _read_and_encode,
-                *shared, collection_id, current_interface(), read, arguments,
+                *shared, collection_id, rules, current_interface(), read, arguments,
             )  # fmt: skip
         rows.seek(0)
         transcripts.seek(0)
         yield EncodedTraces(
-            collection_id=collection_id, rows=rows, transcripts=transcripts, summary=summary
+            collection_id=collection_id,
+            rows=rows,
+            transcripts=transcripts,
+            summary=summary,
+            redaction=rules,
         )
 
 
 def encode_traces(
-    uploaded: UploadedTraces, collection_id: int, rows: IO[bytes], transcripts: IO[bytes]
+    uploaded: UploadedTraces,
+    collection_id: int,
+    rows: IO[bytes],
+    transcripts: IO[bytes],
+    rules: RedactionRules | None = None,
 ) -> ReadSummary:
-    """Write the rows of all traces. Raises: the errors of reading them, and `NoTraces` without any."""
+    """Write the rows of all traces, redacted by the rules. Raises: the errors of reading them, and `NoTraces` without any."""
     count, digest = 0, EMPTY_DIGEST
-    has_items = False
-    for trace in uploaded.traces:
+    has_items, redacted_texts = False, 0
+    for trace in uploaded.traces if rules is None else map(Redactor(rules).trace, uploaded.traces):
+        redacted_texts += count_marked_texts(trace)
         encoded = encode_trace(trace)
         digest = extend_digest(digest, encoded)
         rows.write(trace_row(collection_id, count, encoded))
@@ -132,6 +147,7 @@ def encode_traces(
         reader=uploaded.reader,
         run_name=uploaded.run_name,
         columns=dict(uploaded.columns),
+        redacted_texts=redacted_texts,
     )
 
 
@@ -140,6 +156,7 @@ def _read_and_encode(
     rows: SharedFile,
     transcripts: SharedFile,
     collection_id: int,
+    rules: RedactionRules | None,
     interface: UserInterface,
     read: Callable[..., UploadedTraces],
     arguments: Sequence[Any],
@@ -153,7 +170,8 @@ def _read_and_encode(
     ):
         upload.seek(0)
         try:
-            return encode_traces(read(upload, *arguments), collection_id, row_file, transcript_file)
+            uploaded = read(upload, *arguments)
+            return encode_traces(uploaded, collection_id, row_file, transcript_file, rules)
         except RecursionError:
             raise DeepUpload from None
 
@@ -186,9 +204,9 @@ def _limits(options: Mapping[str, str]) -> ChildLimits:
     return ChildLimits(int(memory_mb) * MIB, import_limit(options, "import_timeout_s"))
 
 
-def _next_collection_id(db: Database) -> int:
-    """An ID that no collection has or will get: the rows that are encoded begin with it."""
+def _prepare(db: Database, dataset: str) -> tuple[int, RedactionRules | None]:
+    """An ID that no collection has or will get, as the rows that are encoded begin with it, and the rules of a dataset."""
     # Not `begin`, which records the request in the audit log: nothing is stored yet.
     with db.read_statement() as session:
         statement = text("SELECT nextval(pg_get_serial_sequence('collections', 'id'))")
-        return int(session.execute(statement).scalar_one())
+        return int(session.execute(statement).scalar_one()), rules_of_upload(session, dataset)

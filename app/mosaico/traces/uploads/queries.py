@@ -1,5 +1,7 @@
 """Reads of uploads and their traces."""
 
+from dataclasses import replace
+
 from pydantic import Field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -15,9 +17,8 @@ from mosaico.core.keyset import (
 )
 from mosaico.core.list_filters import one_value
 from mosaico.core.schemas import ListFilter
-from mosaico.traces.models import (
-    LocalDataset,
-)
+from mosaico.harness.transcript import parse_transcript
+from mosaico.traces.models import LocalDataset, TraceTranscript
 from mosaico.traces.stored_traces import COLUMNS, StoredTraces
 from mosaico.traces.types import Trace
 from mosaico.traces.upload_errors import UploadNotFound
@@ -27,8 +28,10 @@ MAX_OF_AGENT = 3
 MAX_PAGE_BYTES = 8 * 1024 * 1024
 # What an item and its page do not show, and has no limit that is small.
 NOT_READ = frozenset({"error", "url", "tool_calls", "scores"})
-UPLOADED_TRACES = f"""
-    SELECT {", ".join("NULL" if name in NOT_READ else name for name in COLUMNS)} FROM (
+
+_SHOWN_COLUMNS = ", ".join("NULL" if name in NOT_READ else name for name in COLUMNS)
+_SIZED_TRACES = """
+    SELECT {columns} FROM (
         SELECT *, sum(bytes) OVER (ORDER BY position ROWS UNBOUNDED PRECEDING) - bytes AS bytes_before
         FROM (
             SELECT *, coalesce(octet_length(input), 0) + coalesce(octet_length(expected_output), 0)
@@ -41,7 +44,9 @@ UPLOADED_TRACES = f"""
     ) AS traces
     WHERE bytes_before < %(max_bytes)s
     ORDER BY position
-"""  # noqa: S608 - only constants
+"""
+UPLOADED_TRACES = _SIZED_TRACES.format(columns=_SHOWN_COLUMNS)
+WHOLE_TRACES = _SIZED_TRACES.format(columns=", ".join(COLUMNS))
 
 
 def find_same_upload(
@@ -138,6 +143,30 @@ def read_uploaded_traces(session: Session, dataset_id: str, start: int, limit: i
         "max_bytes": MAX_PAGE_BYTES,
     }
     return StoredTraces(fetch_tuples(session, UPLOADED_TRACES, parameters))
+
+
+def read_whole_traces(
+    session: Session, upload: LocalDataset, start: int, limit: int
+) -> list[Trace]:
+    """As `read_uploaded_traces`, with all that is stored of each trace, and its transcript."""
+    parameters = {
+        "dataset_id": upload.id,
+        "first": start,
+        "last": start + limit - 1,
+        "max_bytes": MAX_PAGE_BYTES,
+    }
+    traces = StoredTraces(fetch_tuples(session, WHOLE_TRACES, parameters))
+    rows = session.scalars(
+        select(TraceTranscript).where(
+            TraceTranscript.collection_id == upload.collection_id,
+            TraceTranscript.position.between(start, start + len(traces) - 1),
+        )
+    )
+    transcripts = {row.position: parse_transcript(row.transcript) for row in rows}
+    return [
+        replace(trace, transcript=transcripts.get(position))
+        for position, trace in enumerate(traces, start)
+    ]
 
 
 def list_uploaded_traces(session: Session, dataset_id: str, query: PageQuery) -> PageRows[Trace]:

@@ -125,7 +125,7 @@ def _store(
     replace: bool,
 ) -> Response:
     max_values = read_limits(once.resources.options).values
-    with read_upload(once.resources, upload.file, read, *arguments, max_values) as traces:
+    with read_upload(once.resources, upload.file, name, read, *arguments, max_values) as traces:
         return once(
             upload.sha256,
             lambda session: LocalDatasetView.model_validate(

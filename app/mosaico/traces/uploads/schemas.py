@@ -25,6 +25,8 @@ class LocalDatasetView(WireModel):
     size_bytes: int
     ignored_keys: list[str]
     columns: dict[str, StoredText]
+    redacted_texts: int
+    texts_removed_at: datetime | None
     created_at: datetime
 
 

@@ -66,6 +66,9 @@ def store_local_dataset(
     _delete_replaced(session, name, run_name, agent_id, replace=replace)
     summary = traces.summary
     same_traces = (Collection.digest == summary.digest) & Collection.source_run_id.is_(None)
+    if traces.redaction is not None:
+        # Equal traces may have been stored before the rules: only these count as redacted by them.
+        same_traces &= Collection.redaction == traces.redaction
     collection = lock_completed(session, SOURCE, same_traces)
     is_stored = collection is not None
     if collection is None:
@@ -139,6 +142,8 @@ def create_collection(session: Session, traces: EncodedTraces) -> Collection:
         trace_count=traces.summary.count,
         revision=revision_of(traces.collection_id),
         reader=traces.summary.reader,
+        redaction=traces.redaction,
+        redacted_texts=traces.summary.redacted_texts,
         completed_at=func.now(),
     )
     session.add(collection)

@@ -1,0 +1,241 @@
+"""What a benchmark removes from texts before they are stored: matches of patterns, and values at paths of JSON."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Annotated, Any, Final, TypeAlias
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from mosaico.core.schemas import WireModel
+from mosaico.harness.text_search import InvalidPattern, Pattern, compile_pattern
+from mosaico.harness.transcript import Transcript, TranscriptMessage, TranscriptStep, map_texts
+from mosaico.traces.storable_traces import id_of
+from mosaico.traces.types import Trace
+
+# In the place of what was removed. Brackets that no other text has: who counts marks counts what was removed here.
+MARK: Final = "⟦redacted⟧"
+MARK_BYTES: Final = MARK.encode()
+MAX_RULES: Final = 50
+MAX_PATTERN_CHARS: Final = 1000
+MAX_PATH_CHARS: Final = 200
+_JSON_STARTS: Final = ("{", "[", '"')
+_PATH_MARKS: Final = frozenset("[]*$'\"")
+
+# The names of a path, or those that are left of it inside of an object.
+Names: TypeAlias = tuple[str, ...]
+
+
+def _require_pattern(pattern: str) -> str:
+    try:
+        compiled = compile_pattern(pattern)
+    except InvalidPattern as error:
+        raise _invalid(f"is not a valid regular expression (RE2): {error}") from None
+    if compiled.search("") is not None:
+        raise _invalid("matches the empty text, which is everywhere; let it match a character")
+    return pattern
+
+
+def _require_path(path: str) -> str:
+    if not all(map(str.strip, path.split("."))) or _PATH_MARKS & {*path}:
+        raise _invalid(
+            "should be names joined by dots, such as customer.email; it is found at any depth, and in every member of a list"
+        )
+    return path
+
+
+def _invalid(detail: str) -> PydanticCustomError:
+    return PydanticCustomError("redaction_rule", "{detail}", {"detail": detail})
+
+
+RedactedPattern = Annotated[
+    str, Field(min_length=1, max_length=MAX_PATTERN_CHARS), AfterValidator(_require_pattern)
+]
+RedactedPath = Annotated[
+    str, Field(min_length=1, max_length=MAX_PATH_CHARS), AfterValidator(_require_path)
+]
+
+
+class RedactionRules(WireModel):
+    """What is removed from texts before they are stored."""
+
+    patterns: Annotated[list[RedactedPattern], Field(max_length=MAX_RULES)] = Field(
+        default_factory=list,
+        description="Regular expressions (RE2); what they match is removed from every text.",
+        examples=[[r"[\w.+-]+@[\w-]+\.[\w.]+"]],
+    )
+    paths: Annotated[list[RedactedPath], Field(max_length=MAX_RULES)] = Field(
+        default_factory=list,
+        description="Names of attributes, and of members of JSON at any depth, such as `customer.email`; their values are"
+        " removed.",
+        examples=[["user", "customer.email"]],
+    )
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.patterns or self.paths)
+
+    def is_covered_by(self, applied: "RedactionRules | None") -> bool:
+        """Return whether all of these rules were applied already."""
+        if applied is None:
+            return self.is_empty
+        return {*self.patterns} <= {*applied.patterns} and {*self.paths} <= {*applied.paths}
+
+
+def merge_rules(rules: Iterable[RedactionRules]) -> RedactionRules | None:
+    """All rules together; None without any."""
+    every = list(rules)
+    # Without validation: together they may be more than one benchmark can have.
+    merged = RedactionRules.model_construct(
+        patterns=list(dict.fromkeys(text for one in every for text in one.patterns)),
+        paths=list(dict.fromkeys(path for one in every for path in one.paths)),
+    )
+    return None if merged.is_empty else merged
+
+
+class Redactor:
+    """Removes by rules. One object for all traces of a collection: it numbers traces whose names become equal."""
+
+    def __init__(self, rules: RedactionRules) -> None:
+        self._patterns = [compile_pattern(pattern) for pattern in rules.patterns]
+        self._paths: Sequence[Names] = [tuple(path.split(".")) for path in rules.paths]
+        self._renamed = Counter[str]()
+
+    def text(self, text: str, inside: Sequence[Names] = ()) -> str:
+        """The text without what the rules remove, also inside of JSON that it holds."""
+        if text.lstrip()[:1] in _JSON_STARTS:
+            text = self._json_text(text, inside)
+        return self._without_matches(text)
+
+    def value(self, value: Any, inside: Sequence[Names] = ()) -> Any:
+        """A JSON value without what the rules remove; `inside` are the rests of paths that lead here."""
+        match value:
+            case str():
+                return self.text(value, inside)
+            case bool() | None:
+                return value
+            case int() | float():
+                return (
+                    MARK if self._without_matches(json.dumps(value)) != json.dumps(value) else value
+                )
+            case Mapping():
+                return {
+                    self._without_matches(str(key)): self._member(str(key), member, inside)
+                    for key, member in value.items()
+                }
+            case list() | tuple():
+                return [self.value(member, inside) for member in value]
+            case _:
+                return value
+
+    def trace(self, trace: Trace) -> Trace:
+        """The trace without what the rules remove. IDs and the link of a source stay; an ID that is the question changes
+        with the question.
+        """
+        changed: dict[str, Any] = {
+            name: self.text(text)
+            for name in ("input", "expected_output", "output", "error")
+            if (text := getattr(trace, name)) is not None
+        }
+        return replace(
+            trace,
+            **changed,
+            **self._ids(trace, changed.get("input")),
+            expected_any=tuple(map(self.text, trace.expected_any)),
+            expected_all=tuple(map(self.text, trace.expected_all)),
+            tags=tuple(map(self._tag, trace.tags)),
+            attributes=self.value(trace.attributes),
+            tool_calls=trace.tool_calls
+            and tuple(
+                replace(call, arguments=self.value(call.arguments)) for call in trace.tool_calls
+            ),
+            transcript=trace.transcript and self._transcript(trace.transcript),
+        )
+
+    def _ids(self, trace: Trace, question: str | None) -> dict[str, Any]:
+        """New IDs of a trace that is named by its question: questions that are equal now are trials of one item."""
+        if question is None or trace.input == question or trace.item_id != id_of(trace.input or ""):
+            return {}
+        item_id = id_of(question)
+        # A file without IDs has them of its questions; other sources give traces IDs of their own.
+        if not trace.trace_id.startswith(trace.item_id):
+            return {"item_id": item_id}
+        self._renamed[item_id] += 1
+        return {"item_id": item_id, "trace_id": f"{item_id}#{self._renamed[item_id]}"}
+
+    def _tag(self, tag: str) -> str:
+        name, colon, _ = tag.partition(":")
+        is_removed = colon and any(_ends_at(path, name) for path in self._paths)
+        return f"{name}:{MARK}" if is_removed else self._without_matches(tag)
+
+    def _transcript(self, transcript: Transcript) -> Transcript:
+        return map_texts(
+            replace(transcript, steps=tuple(map(self._step, transcript.steps))), self.text
+        )
+
+    def _step(self, step: TranscriptStep) -> TranscriptStep:
+        """The step with the paths removed from its documents; its texts follow."""
+        if isinstance(step, TranscriptMessage):
+            return replace(step, wire=step.wire and tuple(map(self.value, step.wire)))
+        return replace(step, arguments=self.value(step.arguments))
+
+    def _json_text(self, text: str, inside: Sequence[Names]) -> str:
+        try:
+            document = json.loads(text)
+            redacted = self.value(document, inside)
+        except (ValueError, RecursionError):
+            return text
+        return text if redacted == document else json.dumps(redacted, ensure_ascii=False)
+
+    def _member(self, key: str, member: Any, inside: Sequence[Names]) -> Any:
+        is_removed = any(_ends_at(path, key) for path in self._paths)
+        if member is not None and (is_removed or any(".".join(rest) == key for rest in inside)):
+            return MARK
+        # A name in the data can have dots, too.
+        rests = [
+            path[count:]
+            for path in (*self._paths, *inside)
+            for count in range(1, len(path))
+            if ".".join(path[:count]) == key
+        ]
+        return self.value(member, rests)
+
+    def _without_matches(self, text: str) -> str:
+        # RE2 searches bytes: in a text it would count the characters before each match.
+        data = text.encode("utf-8", "surrogatepass")
+        redacted = reduce(_cut_matches, self._patterns, data)
+        return text if redacted is data else redacted.decode("utf-8", "surrogatepass")
+
+
+def _cut_matches(data: bytes, pattern: Pattern) -> bytes:
+    """The data with marks in the place of matches; the same object without any."""
+    if pattern.search(data) is None:
+        return data
+    # Marks stay whole: \w+ would match inside of one, and add another.
+    return MARK_BYTES.join(_cut_part(part, pattern) for part in data.split(MARK_BYTES))
+
+
+def _cut_part(data: bytes, pattern: Pattern) -> bytes:
+    pieces, end = [], 0
+    for match in pattern.finditer(data):
+        pieces.append(data[end : match.start()])
+        end = match.end()
+    return MARK_BYTES.join((*pieces, data[end:]))
+
+
+def _ends_at(path: Names, name: str) -> bool:
+    """Return whether a path is the end of a name with dots: `user.id` of the attribute `enduser.user.id`."""
+    text = ".".join(path)
+    return name == text or name.endswith(f".{text}")
+
+
+def count_marked_texts(trace: Trace) -> int:
+    """The number of texts of a trace from which something was removed."""
+    texts = [trace.input, trace.output, trace.error, *trace.tags, *trace.attributes.values()]
+    texts += trace.expected_any or trace.expected_all or [trace.expected_output]
+    texts += [str(call.arguments) for call in trace.tool_calls or ()]
+    texts += [str(trace.transcript.steps)] if trace.transcript else []
+    return sum(MARK in text for text in texts if text)
