@@ -14,15 +14,15 @@ WITHOUT_COLORS: Final[dict[str, Any]] = {
 }
 ONLY_COLORS: Final[dict[str, Any]] = {"runOnly": {"type": "rule", "values": COLOR_RULES}}
 RUN: Final = """([elements, options]) => axe.run(
-  elements ? { include: window.elementsOfNewStyles } : document,
+  elements ? { include: elements.map(index => window.elementsOfStyles[index]) } : document,
   {...options, preload: false, resultTypes: ["violations"]}
 ).then(results => results.violations.flatMap(
   rule => rule.nodes.map(node => `${rule.id}: ${node.html.slice(0, 200)}`)))"""
 # Everything that the contrast of a text depends on, and whether axe-core judges it: it skips disabled
 # fields, signs and single letters. An element outside of the flow may cover others: its classes say
 # which.
-FIND_NEW_STYLES: Final = """checkedStyles => {
-  const checked = new Set(checkedStyles), found = new Map(), stylesOfBoxes = new Map();
+FIND_STYLES: Final = """() => {
+  const found = new Map(), stylesOfBoxes = new Map();
   // Neighbors are in the same boxes: on a large page, to look at all of them again took most of the time.
   const styleOfBoxes = box => {
     if (!box) return "";
@@ -42,9 +42,9 @@ FIND_NEW_STYLES: Final = """checkedStyles => {
     const own = getComputedStyle(element), letters = element.textContent.match(/[\\p{L}\\p{N}]/gu) ?? [];
     const key = [element.localName, element.matches(":disabled, [aria-disabled=true] *"), letters.length > 1, own.color, own.fill, own.fontSize, own.fontWeight, own.textShadow,
       own.textDecorationLine, element.parentElement && getComputedStyle(element.parentElement).color, styleOfBoxes(element)].join(" ");
-    if (!checked.has(key) && !found.has(key)) found.set(key, element);
+    if (!found.has(key)) found.set(key, element);
   }
-  window.elementsOfNewStyles = [...found.values()];
+  window.elementsOfStyles = [...found.values()];
   return [...found.keys()];
 }"""
 
@@ -60,7 +60,7 @@ def find_violations(page: Page) -> list[str]:
     """
     _prepare(page)
     page.emulate_media(color_scheme="light")
-    violations: list[str] = page.evaluate(RUN, [False, WITHOUT_COLORS])
+    violations: list[str] = page.evaluate(RUN, [None, WITHOUT_COLORS])
     violations += _find_new_color_violations(page)
     page.emulate_media(color_scheme="dark")
     return violations + _find_new_color_violations(page)
@@ -70,9 +70,9 @@ def find_color_violations(page: Page) -> list[str]:
     """The violations of the colors of all texts, in the light and the dark theme, which stays."""
     _prepare(page)
     page.emulate_media(color_scheme="light")
-    violations: list[str] = page.evaluate(RUN, [False, ONLY_COLORS])
+    violations: list[str] = page.evaluate(RUN, [None, ONLY_COLORS])
     page.emulate_media(color_scheme="dark")
-    return violations + list(page.evaluate(RUN, [False, ONLY_COLORS]))
+    return violations + list(page.evaluate(RUN, [None, ONLY_COLORS]))
 
 
 def _prepare(page: Page) -> None:
@@ -83,10 +83,12 @@ def _prepare(page: Page) -> None:
 
 
 def _find_new_color_violations(page: Page) -> list[str]:
-    styles: list[str] = page.evaluate(FIND_NEW_STYLES, sorted(_checked_styles))
-    if not styles:
+    styles: list[str] = page.evaluate(FIND_STYLES)
+    # The styles are compared here: to send all that are right to each page took as long as to judge the new ones.
+    new_styles = [index for index, style in enumerate(styles) if style not in _checked_styles]
+    if not new_styles:
         return []
-    violations: list[str] = page.evaluate(RUN, [True, ONLY_COLORS])
+    violations: list[str] = page.evaluate(RUN, [new_styles, ONLY_COLORS])
     if not violations:
         _checked_styles.update(styles)
     return violations

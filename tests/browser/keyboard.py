@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page
 
 MAX_TABS: Final = 100
 # Whether the focus can be seen: inside the window, of some size, and with an outline in another color than its ground.
@@ -37,19 +37,6 @@ def focus_by_tab(page: Page, target: Locator) -> int:
         if target.and_(page.locator(":focus")).count():
             return presses
     raise AssertionError(f"{target} is not reached by Tab")
-
-
-def skip_to_content(page: Page) -> None:
-    """Follow the skip link, the first stop on a page: the next stop is in the content."""
-    page.wait_for_load_state()
-    page.keyboard.press("Tab")
-    expect(page.locator(".skip[href='#main']")).to_be_focused()
-    assert_focus_is_visible(page)
-    page.keyboard.press("Enter")
-    expect(page.locator("#main")).to_be_focused()
-    page.keyboard.press("Tab")
-    assert_focus_is_visible(page)
-    assert page.evaluate("document.querySelector('main').contains(document.activeElement)")
 
 
 @dataclass

@@ -1,7 +1,8 @@
 """Acceptance criteria that hold for every page; the docstring of a test names its criterion in
 `docs/page-criteria.md`.
 
-A page is loaded once, and all tests of it follow: first the pages of an empty database, then those with data.
+A page is loaded once, and all tests of it follow: first the pages of an empty database, then those with data, of which
+the names are those that an attacker would choose.
 """
 
 import json
@@ -16,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import pytest
-from playwright.sync_api import Page, Response, ViewportSize
+from playwright.sync_api import Dialog, Page, Response, ViewportSize
 
 from mosaico.agents.models import Agent
 from mosaico.core.web.response_headers import CONTENT_SECURITY_POLICY
@@ -31,11 +32,15 @@ from tests.support.every_page import (
     page_paths,
     page_paths_without_data,
     shorten_lists,
-    write_every_page,
+    write_hostile_pages,
 )
 
 ZOOMED: Final[ViewportSize] = {"width": 720, "height": 450}
 MIN_CHART_PX = 11
+# Of the screen of a phone: a title that is higher hides the verdict and the buttons.
+MAX_TITLE_HEIGHT_PX = 300
+# An override of the reading direction in a hostile name, and what a page shows instead.
+DIRECTION, MARKED_DIRECTION = "\u202e", "[U+202E]"
 ROWS_OF_LIST = 12
 # Charts are scaled with their boxes.
 SMALLEST_CHART_TEXT: Final = """() => Math.min(...[...document.querySelectorAll("svg.chart text")].map(
@@ -106,7 +111,15 @@ def short_lists() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def tab(module_site: Site) -> Iterator[Page]:
-    yield module_site.open("/")
+    page = module_site.open("/")
+
+    def note_dialog(dialog: Dialog) -> None:
+        """No page opens one by itself: a script in a name would."""
+        module_site.problems.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", note_dialog)
+    yield page
     module_site.close()
 
 
@@ -133,7 +146,7 @@ def visit(request: pytest.FixtureRequest, tab: Page, module_site: Site) -> Visit
 def write_rows_once(site: Site) -> None:
     with site.service.resources.db.begin() as session:
         if session.get(Agent, EXAMPLES["agentId"]) is None:
-            write_every_page(session)
+            write_hostile_pages(session)
 
 
 def test_page__is_answered_without_inline_script_style_or_handler(visit: Visit) -> None:
@@ -144,6 +157,20 @@ def test_page__is_answered_without_inline_script_style_or_handler(visit: Visit) 
     assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son[a-z]+=", visit.html)
     # The policy forbids inline code: both scripts are files.
     assert re.findall(r"<script[^>]*>([^<]*)</script>", visit.html).count("") == 2
+
+
+def test_page__hostile_names_are_text(visit: Visit) -> None:
+    """Criterion 29: names of 200 characters with markup and an override of the reading direction are text."""
+    assert visit.page.locator("main script").count() == 0
+    assert DIRECTION not in visit.page.locator("main").inner_text()
+
+
+def test_hostile_names__are_on_most_pages(module_site: Site) -> None:
+    """Criterion 29: pages without any hostile name would prove nothing."""
+    write_rows_once(module_site)
+    client, headers = module_site.service.client, {"Accept": "text/html"}
+    texts = (client.get(path, headers=headers).text for path in page_paths())
+    assert sum(MARKED_DIRECTION in text for text in texts) > 30
 
 
 def test_page__without_data_names_the_next_step(visit: Visit) -> None:
@@ -189,8 +216,12 @@ def test_page__every_text_is_accessible_in_both_themes(visit: Visit) -> None:
 
 
 def test_page__fits_a_narrow_screen(visit: Visit) -> None:
-    """Criteria 34 and 35: the page does not scroll sideways, a wide table scrolls inside its box."""
+    """Criteria 34 and 35: the page does not scroll sideways, a wide table scrolls inside its box, and a title of a
+    hostile name leaves room below."""
     visit.page.set_viewport_size(NARROW)
+    title = visit.page.locator("h1").bounding_box()
+    assert title is not None
+    assert title["height"] <= MAX_TITLE_HEIGHT_PX
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
     assert visit.page.evaluate(CUT_TABLES, NARROW["width"]) == 0
     # A zoom of 200 % halves the width of a screen in its pixels.
@@ -214,7 +245,7 @@ def test_page__json_twin_has_its_data(visit: Visit, module_site: Site, tmp_path:
         return
     command = str(visit.page.locator("[data-copy^=curl]").get_attribute("data-copy"))
     documents = run_command(command, key=module_site.key, home=tmp_path)
-    page_text = unquote(unescape(visit.html))
+    page_text = unquote(unescape(visit.html)).replace(MARKED_DIRECTION, DIRECTION)
     names = list_names(documents[0])
     assert [name for name in names if name not in page_text] == []
     parts = read_shown_parts(visit.page)

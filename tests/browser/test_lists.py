@@ -254,20 +254,6 @@ def test_traces__keys_follow_the_filter_and_the_list_is_counted(month: Site, sit
         assert len(list(ids)) > len(addresses)
 
 
-def test_destructive_form__asks_on_a_page_without_javascript(month: Site, site: Site) -> None:
-    run_id = start_run(site)
-    page = site.open(f"/runs/{run_id}", context=site.context(java_script_enabled=False))
-    page.get_by_role("button", name="Cancel").click()
-    expect(page.locator("h1")).to_have_text("Cancel this run?")
-    assert site.service.get(f"/benchmark-runs/{run_id}")["status"] == "PENDING"
-    page.get_by_role("link", name="Back").click()
-    expect(page).to_have_url(f"{site.url}/runs/{run_id}")
-    page.get_by_role("button", name="Cancel").click()
-    page.get_by_role("button", name="Confirm").click()
-    expect(page.locator("#state")).to_contain_text("CANCELLED")
-    assert site.service.get(f"/benchmark-runs/{run_id}")["status"] == "CANCELLED"
-
-
 def test_inbox__several_false_alarms_are_confirmed_and_real_ones_are_not(
     month: Site, site: Site
 ) -> None:

@@ -99,13 +99,11 @@ def provider(key: str) -> MetricProvider:
     return provider_for(MetricRef.of(key))
 
 
-def test_metric__is_registered_under_the_key_of_its_spec(key: str) -> None:
-    assert METRICS.get(key)().spec.key.partition("[")[0] == key  # SCORE["…"] names one of many
-    assert key == key.upper()
-
-
-def test_metric_spec__has_description_and_source(provider: MetricProvider) -> None:
+def test_metric_spec__has_its_key_a_description_and_a_source(
+    key: str, provider: MetricProvider
+) -> None:
     spec = provider.spec
+    assert spec.key.partition("[")[0] == key == key.upper()  # SCORE["…"] names one of many
     assert spec.description
     assert spec.source
     assert spec.unit

@@ -1,7 +1,5 @@
 """Several workers on one database, and the effects of failing third-party code."""
 
-import signal
-
 from tests.support.deployment import COLLECTED_TRACES, TRACES, Deployment
 from tests.support.gated_source import SHARD_TRACES
 from tests.support.processes import until
@@ -41,29 +39,6 @@ def test_workers__share_the_shards_of_one_run(deployment: Deployment) -> None:
     )
     assert sum(count for _, count in shares) == shards >= 6
     assert "rescued" not in first.log + second.log  # a busy worker still sends heartbeats
-
-
-def test_workers__scaled_to_zero_and_back_complete_what_waited(deployment: Deployment) -> None:
-    for name in ("without-workers", "gate:interrupted", "again-without"):
-        deployment.upload(name)
-    waiting = deployment.start("without-workers")
-    assert deployment.database.status(waiting) == "PENDING"
-    first = deployment.programs.worker()
-    deployment.completed_run(waiting)
-    interrupted = deployment.start("gate:interrupted")
-    until(deployment.programs.gate("interrupted").is_reached, what=first.log)
-
-    first.send(signal.SIGTERM)
-    deployment.programs.gate("interrupted").open()
-    assert first.wait_for_exit() == 0, first.log
-    waiting = deployment.start("again-without")
-    assert deployment.database.status(interrupted) == "RUNNING"
-    assert deployment.database.status(waiting) == "PENDING"
-
-    deployment.programs.worker()
-    for run_id in (interrupted, waiting):
-        deployment.completed_run(run_id)
-        assert len(deployment.database.stored_run(run_id).results) == TRACES
 
 
 def test_delete_run__while_it_is_scored_leaves_nothing(

@@ -111,19 +111,6 @@ def test_keys__unknown_id_is_not_found(admin: ToyClient) -> None:
         assert (answer.status_code, answer.json()["type"]) == (404, "/problems/unknown-api-key")
 
 
-@pytest.mark.parametrize("role", ["read", "run"])
-def test_keys__require_the_admin_role(app: FastAPI, create_token: CreateToken, role: str) -> None:
-    client = ToyClient(app, create_token(role))
-    answers = [
-        client.get("/keys"),
-        client.get("/keys/x"),
-        client.post("/keys", json=NEW),
-        client.patch("/keys/x", json={"name": "mine"}),
-        client.delete("/keys/x"),
-    ]
-    assert [answer.status_code for answer in answers] == [403] * 5
-
-
 def test_revoke_key__last_admin_key_is_refused(
     admin: ToyClient, app: FastAPI, clock: ManualClock
 ) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from mosaico.access import key_finder, queries
 from mosaico.access.key_finder import KeyFinder
 from mosaico.access.models import ApiKey
-from mosaico.access.rules import RoleName, generate_token, parse_token
+from mosaico.access.rules import generate_token, parse_token
 from mosaico.access.service import revoke_key
 from mosaico.core.db import Database
 from mosaico.core.resources import Resources
@@ -51,46 +51,6 @@ def read_only_keys(db: Database) -> Iterator[None]:
     yield
     with db.begin() as session:
         session.execute(text("DROP FUNCTION refuse_changes CASCADE"))
-
-
-@pytest.mark.parametrize(
-    ("role", "statuses"),
-    [("read", (200, 403, 403)), ("run", (200, 201, 403)), ("admin", (200, 201, 204))],
-)
-def test_roles__include_the_operations_of_lesser_roles(
-    app: FastAPI, create_token: CreateToken, role: RoleName, statuses: tuple[int, int, int]
-) -> None:
-    client = ToyClient(app, create_token(role))
-    created = client.post("/toys", json={"name": "bear"})
-    responses = (client.get("/toys"), created, client.delete("/toys/toy-1"))
-    assert tuple(answer.status_code for answer in responses) == statuses
-
-
-def test_require_role__refusal_names_the_required_role(
-    app: FastAPI, create_token: CreateToken
-) -> None:
-    answer = ToyClient(app, create_token("read")).post("/toys", json={"name": "bear"})
-    assert answer.json()["type"] == "/problems/forbidden"
-    assert (
-        "requires an API key with the role run, but your key has the role read"
-        in answer.json()["detail"]
-    )
-
-
-@pytest.mark.parametrize("method", ["get", "post", "delete"])
-def test_require_role__missing_key_is_refused_with_a_remedy(app: FastAPI, method: str) -> None:
-    path = "/toys/toy-1" if method == "delete" else "/toys"
-    answer = getattr(ToyClient(app), method)(path)
-    assert answer.status_code == 401
-    assert answer.headers["WWW-Authenticate"] == "Bearer"
-    assert "Authorization: Bearer" in answer.json()["detail"]
-
-
-def test_require_role__key_in_another_scheme_is_refused(
-    app: FastAPI, create_token: CreateToken
-) -> None:
-    answer = ToyClient(app).get("/toys", headers={"Authorization": f"Basic {create_token('read')}"})
-    assert answer.status_code == 401
 
 
 def test_require_role__all_invalid_keys_get_the_same_response(

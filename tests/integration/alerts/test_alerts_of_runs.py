@@ -110,17 +110,6 @@ def test_failed_run__causes_a_notice_and_no_drop_to_zero(
     assert "RUN_NOT_FOUND" in benchmark_service.list_items("/alerts")[0]["explanation"]
 
 
-def test_invalid_run__is_not_part_of_a_baseline(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
-) -> None:
-    create_rule()
-    for right, silent in ((10, 0), (0, 5), (10, 0)):
-        run_with(right, silent=silent)
-    assert state(benchmark_service) == "OK"
-    [state_row] = benchmark_service.get("/alert-configs/rule-1")["states"]
-    assert state_row["baseline"] == 1.0
-
-
 def test_publish__many_alerts_of_a_run_are_one_message(
     benchmark_service: Service, run_with: RunMaker, rows: DatabaseReader
 ) -> None:
@@ -226,17 +215,6 @@ def test_silence__the_end_of_a_silenced_incident_is_not_sent(
     assert inbox(benchmark_service) == []
 
 
-def test_percentage_drop__runs_of_incidents_are_no_history_without_acknowledgement(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
-) -> None:
-    create_rule(keepFiringForRuns=0, baselineRuns=1)
-    run_with(10)
-    run_with(5)
-    run_with(5)
-    [state_row] = benchmark_service.get("/alert-configs/rule-1")["states"]
-    assert (state_row["state"], state_row["baseline"]) == ("FIRING", 1.0)
-
-
 def test_update_rule__resolves_open_incidents_and_starts_anew(
     benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
 ) -> None:
@@ -284,21 +262,6 @@ def test_alert__a_metric_without_a_value_is_no_data(
     run_with(9)
     assert notified_alerts(benchmark_service) == [("NO_DATA", "quality falls")]
     assert "has no value" in benchmark_service.list_items("/alerts")[0]["explanation"]
-
-
-def test_anomaly__is_detected_by_the_items_of_the_runs(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
-) -> None:
-    create_rule(condition="ANOMALY_DETECTED", threshold=None)
-    run_with(9)
-    assert state(benchmark_service) == "WARMUP"
-    for right in (8, 9, 10, 9, 9):
-        run_with(right)
-        assert state(benchmark_service) == "OK"
-    run_with(1)
-    [alert] = benchmark_service.list_items("/alerts")
-    assert (alert["state"], alert["details"]["anomaly"]["method"]) == ("FIRING", "windows")
-    assert alert["details"]["anomaly"]["history"] == 6
 
 
 def test_regressed__a_cost_of_zero_is_stored_and_ends_the_incident(service: Service) -> None:

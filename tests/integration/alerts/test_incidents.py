@@ -1,11 +1,7 @@
 """Incidents over many runs: opening, recovery, end, and what people are told."""
 
-from datetime import timedelta
-
 import pytest
 
-from mosaico.alerts.evaluation.run_evaluation import AlertEvaluationService
-from mosaico.alerts.service import StaleDecision, record_decisions
 from mosaico.statistics.sequential import limit_of
 from tests.integration.alerts.conftest import (
     BACK,
@@ -16,7 +12,7 @@ from tests.integration.alerts.conftest import (
     notified_states,
     open_incident,
 )
-from tests.support.run_histories import START, RunHistoryMaker
+from tests.support.run_histories import RunHistoryMaker
 from tests.support.service import Service
 from tests.support.stored import DatabaseReader
 
@@ -58,17 +54,6 @@ def test_incident__bad_runs_never_become_normal_without_an_acknowledgement(
     assert holds(rows)[5:17] == ["INCIDENT"] * 12
 
 
-def test_incident__a_further_fall_is_told_as_worse(
-    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
-) -> None:
-    create_regressed(severity="CRITICAL")
-    complete(*GOOD, *GOOD, 0.7, 0.71, 0.7, 0.69, 0.7, 0.2)
-    assert notified_states(benchmark_service) == ["FIRING", "WORSE"]
-    newest = benchmark_service.list_items("/notifications")[0]
-    assert newest["title"].startswith("Worse: Pelican: quality 0.7 → 0.2")
-    assert newest["severity"] == "CRITICAL"
-
-
 def test_incident__a_late_page_tells_what_changed_before_its_first_bad_run(
     benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
 ) -> None:
@@ -86,20 +71,6 @@ def test_incident__a_late_page_tells_what_changed_before_its_first_bad_run(
     assert details["runs"]["width"] > 1
     assert details["changes"] == ["agent revision 1 → 2"]
     assert "in the last 2 runs" in str(benchmark_service.list_items("/notifications")[0])
-
-
-def test_incident__a_partial_recovery_is_told_without_severity_and_keeps_it_open(
-    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
-) -> None:
-    create_regressed(severity="CRITICAL")
-    complete(*GOOD, *GOOD, 0.3, 0.31, 0.3, 0.29, 0.3, 0.6, 0.61, 0.6, 0.6, 0.61)
-    assert notified_states(benchmark_service) == ["FIRING", "PARTLY_BACK"]
-    newest = benchmark_service.list_items("/notifications")[0]
-    assert newest["title"] == (
-        "Partly recovered: Pelican: quality 0.3 → 0.604 in 5 runs (bench-001)"
-    )
-    assert newest["severity"] == "INFO"
-    assert open_incident(benchmark_service)["value"] == 0.61
 
 
 @pytest.mark.parametrize(
@@ -160,25 +131,6 @@ def test_incident__without_the_runs_before_it_is_closed(
         assert "they were deleted" in incident["explanation"]
 
 
-def test_no_data__ok_is_no_evidence_of_recovery_for_regressed(
-    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
-) -> None:
-    create_regressed(noData="OK")
-    complete(*GOOD, 0.57, None, None, 0.56)
-    assert notified_states(benchmark_service) == ["FIRING"]
-    complete(*BACK)
-    assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
-
-
-def test_regressed__a_new_rule_starts_with_the_runs_that_exist(
-    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
-) -> None:
-    complete(*GOOD)
-    create_regressed()
-    complete(0.57)
-    assert notified_states(benchmark_service) == ["FIRING"]
-
-
 def test_cooldown__an_incident_that_opens_within_it_is_told_afterwards(
     benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
 ) -> None:
@@ -188,38 +140,3 @@ def test_cooldown__an_incident_that_opens_within_it_is_told_afterwards(
     assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
     complete(0.57)
     assert notified_states(benchmark_service) == ["FIRING", "RESOLVED", "FIRING"]
-
-
-def test_record_decisions__a_decision_on_an_outdated_state_is_repeated(
-    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
-) -> None:
-    create_regressed()
-    complete(*GOOD)
-    db = benchmark_service.resources.db
-    late = RunHistoryMaker(benchmark_service)
-    late.days = 100
-    with db.begin() as session:
-        seq = late.insert_run(session, "f", START + timedelta(days=100))
-    decisions = AlertEvaluationService(db).evaluate_alerts_for_run(late.result(seq, 0.57, "f"))
-    # Another run ends between the evaluation and the write; it comes earlier in run order.
-    with db.begin() as session:
-        stale = [type(decisions[0])(**{
-            name: getattr(decisions[0], name) for name in decisions[0].__slots__
-        } | {"seen_seq": -1})]  # fmt: skip
-        with pytest.raises(StaleDecision):
-            record_decisions(session, late.result(seq, 0.57, "f"), stale, START)
-
-
-def test_backtest__names_the_runs_that_would_have_paged(
-    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
-) -> None:
-    create_regressed()
-    complete(*GOOD, 0.57, *BACK, 0.57)
-    events = [
-        alert for alert in benchmark_service.list_items("/alerts") if alert["state"] == "FIRING"
-    ]
-    backtest = benchmark_service.post(
-        "/alert-configs/backtest", {"alertConfigId": "rule-1", "agentId": "agent-001", "days": 3660}
-    )
-    assert backtest["pagedRunIds"] == [event["runId"] for event in reversed(events)]
-    assert (backtest["fired"], backtest["resolved"]) == (2, 1)

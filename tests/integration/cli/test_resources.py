@@ -70,14 +70,6 @@ def test_agent__secret_key_is_read_from_a_file_or_stdin_and_never_shown(
     assert [agent["secretSet"] for agent in service.get("/agents")["items"]] == [True, True]
 
 
-def test_delete__without_a_terminal_requires_yes(mosaico: Shell, service: Service) -> None:
-    service.create_agent()
-    refused = mosaico("agents", "delete", "agent-001")
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "hint: add --yes" in refused.stderr
-    assert len(service.get("/agents")["items"]) == 1
-
-
 def test_benchmark__is_created_from_options(mosaico: Shell, service: Service) -> None:
     created = mosaico.ok(
         *("benchmarks", "create", "--id", "bench-1", "--dataset", "support"),

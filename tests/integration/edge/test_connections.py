@@ -47,14 +47,26 @@ def exchange(client: httpx.Client, request: bytes) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.parametrize(
-    "header", [b"X-Name: a\x00b", b"X Name: a", b"Content-Length: a", b": empty"], ids=repr
+    "request_head",
+    [
+        b"GET / HTTP/1.1\r\nHost: a\r\nX-Name: a\x00b",
+        b"GET / HTTP/1.1\r\nHost: a\r\nX Name: a",
+        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: a",
+        b"GET / HTTP/1.1\r\nHost: a\r\n: empty",
+        b"GET /\x00 HTTP/1.1\r\nHost: a",
+        b"GET / HTTP/1.1",
+        # The beginning of a TLS connection.
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ],
+    ids=repr,
 )
 def test_malformed_request__is_answered_with_a_problem_document(
-    client: httpx.Client, header: bytes
+    client: httpx.Client, request_head: bytes
 ) -> None:
-    head, body = exchange(client, b"GET / HTTP/1.1\r\nHost: a\r\n" + header + b"\r\n\r\n")
+    head, body = exchange(client, request_head + b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert b"application/problem+json" in head
+    assert b"x-request-id" in head.lower()
     assert json.loads(body)["type"] == "/problems/malformed-request"
 
 

@@ -176,13 +176,6 @@ def test_outbound_client__proxies_of_the_environment_are_ignored(
         assert client.get(f"{url}/headers").status_code == 200
 
 
-# The same address as a number and as an IPv6 address.
-@pytest.mark.parametrize("host", ["169.254.169.254", "0xa9fea9fe", "[::ffff:169.254.169.254]"])
-def test_outbound_client__metadata_services_are_refused(host: str, outbound: httpx.Client) -> None:
-    with pytest.raises(RefusedAddress):
-        outbound.get(f"http://{host}/latest/meta-data")
-
-
 def test_outbound_client__refused_connection_is_a_transport_error(outbound: httpx.Client) -> None:
     with pytest.raises(httpx.ConnectError):
         outbound.get("http://127.0.0.1:1/")

@@ -1,7 +1,6 @@
 """Inputs that were accepted, misread or answered in the wrong order; sent to the real application."""
 
 import re
-import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +15,6 @@ from mosaico.core.keyset import encode_cursor
 from mosaico.core.web.form_words import words_of
 from tests.support.every_page import fill_path
 from tests.support.service import JSON, Service, pair, pointers
-from tests.support.waiting import LIVENESS_S
 
 INT64_MAX = 2**63 - 1
 CRON = {"cronExpression": "0 0 3 * * *"}
@@ -93,33 +91,6 @@ def test_stranger__is_refused_before_anything_is_checked(
     assert response.status_code == 401
     assert response.headers["content-type"] == PROBLEM
     assert response.headers["www-authenticate"] == "Bearer"
-
-
-def _exchange(service: Service, request: bytes) -> bytes:
-    url = service.client.base_url
-    with socket.create_connection((url.host, url.port or 80), timeout=LIVENESS_S) as connection:
-        connection.sendall(request)
-        return b"".join(iter(lambda: connection.recv(65536), b""))
-
-
-@pytest.mark.parametrize(
-    "request_bytes",
-    [
-        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: a\x00b\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX\x00: a\r\n\r\n",
-        b"GET /health\x00z HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"GET /healthz HTTP/1.1\r\n\r\n",
-        b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n",
-        # The beginning of a TLS connection.
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 200 + b"\r\n\r\n",
-    ],
-)
-def test_malformed_request__gets_a_problem_document(request_bytes: bytes, service: Service) -> None:
-    head, _, body = _exchange(service, request_bytes).partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 400")
-    assert PROBLEM.encode() in head
-    assert b"x-request-id" in head.lower()
-    assert b"/problems/malformed-request" in body
 
 
 def test_query_parameters__repeated_status_lists_every_status(service: Service) -> None:

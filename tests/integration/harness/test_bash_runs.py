@@ -132,17 +132,6 @@ def test_bash_run__secrets_of_the_service_are_masked_in_traces(
     assert "key-of-o" not in json.dumps(half)
 
 
-def test_bash_run__purge_removes_transcripts(service: Service) -> None:
-    rows = DatabaseReader(service.resources.db.url)
-    benchmark(service, SCRIPTED_MODEL)
-    run = service.complete_run()
-    count = "SELECT count(*) FROM trace_transcripts"
-    assert rows.value(count) == 2
-    service.delete(f"/benchmark-runs/{run['id']}")
-    service.work()
-    assert rows.value(count) == 0
-
-
 def test_bash_run__transcripts_are_deleted_after_keep_days(service: Service) -> None:
     rows = DatabaseReader(service.resources.db.url)
     benchmark(service, SCRIPTED_MODEL, keepDays=7)

@@ -23,7 +23,7 @@ from mosaico.llm.conversation import (
     ToolResultBlock,
     Turn,
 )
-from mosaico.llm.errors import LlmError, LlmErrorKind
+from mosaico.llm.errors import LlmError
 from mosaico.llm.prices import Price
 from tests.support.mcp_bench import (
     ScriptedModel,
@@ -176,13 +176,6 @@ def test_conversation__limits_end_it(
     assert (result.outcome, result.response) == (AttemptOutcome.SCORED, "Once more.")
 
 
-def test_conversation__truncated_answer_ends_it() -> None:
-    cut = Turn(message=says("I was ab").message, stop=StopReason.TRUNCATED, usage=None)
-    result = run(harness_task(prompts=("a", "b")), model=scripted(cut)).result
-    assert (result.ending, result.response) == (ConversationEnding.TRUNCATED, "I was ab")
-    assert len(result.llm_calls) == 1
-
-
 def test_conversation__provider_error_keeps_earlier_steps() -> None:
     model = failing(LlmError("500: busy"), after=1)
     result = run(harness_task(faults()), model=model).result
@@ -191,19 +184,6 @@ def test_conversation__provider_error_keeps_earlier_steps() -> None:
     assert result.error.kind is ErrorKind.PROVIDER
     assert result.error.detail == "the model did not answer: m: 500: busy"
     assert len(result.tool_calls) == 1
-
-
-def test_model_pool__finally_failed_model_gets_no_more_requests() -> None:
-    model = failing(LlmError("401: wrong key", kind=LlmErrorKind.AUTH))
-    tasks = [harness_task(name=name) for name in ("a", "b", "c")]
-    report = run(*tasks, model=model, concurrency=1).report
-    assert len(model.requests) == 1
-    assert {result.outcome for result in report.results} == {AttemptOutcome.INFRA_ERROR}
-    first_error, *other_errors = [result.error.detail for result in report.results if result.error]
-    assert first_error == "the model did not answer: m: 401: wrong key"
-    assert set(other_errors) == {
-        "no request was sent: the model failed permanently at a: 401: wrong key"
-    }
 
 
 def test_conversation__server_death_ends_the_task() -> None:

@@ -145,15 +145,11 @@ def test_stdio_server__short_secret_is_masked_where_it_stands_alone() -> None:
     assert "pin=*** of 4711, key ***x/2; the ***x9 has 9 ***" in error_of(ran)[1]
 
 
-def test_stdio_server__failed_start_has_a_duration(mark: str) -> None:
-    server = faults("mute", timeout=0.2, env=marked(mark))
-    assert run(direct_task(server, "echo")).result.duration_ms >= 200
-
-
 def test_stdio_server__start_has_its_own_timeout(mark: str) -> None:
-    server = faults("mute", timeout=0.2, env=marked(mark))
-    kind, detail = error_of(run(direct_task(server, "echo")))
+    ran = run(direct_task(faults("mute", timeout=0.2, env=marked(mark)), "echo"))
+    kind, detail = error_of(ran)
     assert kind is ErrorKind.SERVER_START
+    assert ran.result.duration_ms >= 200
     assert detail == "server 'faults' does not start: no answer within its timeout of 0.2 s"
 
 

@@ -7,17 +7,13 @@ import pytest
 from mosaico.harness.mcp.config import EvaluatorConfig
 from mosaico.harness.mcp.types import (
     ErrorKind,
-    TaskResult,
 )
 from mosaico.harness.results import AttemptOutcome, ConversationEnding
 from mosaico.llm.conversation import (
     Turn,
 )
 from mosaico.llm.errors import LlmError, LlmErrorKind
-from mosaico.llm.prices import Price
 from tests.support.mcp_bench import (
-    Request,
-    ScriptedModel,
     calls,
     direct_task,
     harness_task,
@@ -57,15 +53,6 @@ def test_timeout__hanging_tool_of_a_model_is_that_of_the_agent() -> None:
     assert result.error.detail.endswith("; it was waiting for hang of faults")
 
 
-@pytest.mark.parametrize(("expected", "passed"), [("not found", True), ("timed out", False)])
-def test_expect_error__error_text_is_evaluated(expected: str, passed: bool) -> None:
-    evaluator = EvaluatorConfig(expect_error=True, expected=expected)
-    task = direct_task(faults(), "fail", arguments={"text": "not found"}, evaluator=evaluator)
-    result = run(task).result
-    assert (result.outcome, result.response) == (AttemptOutcome.SCORED, "not found")
-    assert result.passed is passed
-
-
 def test_expect_error__missing_error_fails() -> None:
     evaluator = EvaluatorConfig(expect_error=True, expected="fine")
     task = direct_task(faults(), "echo", arguments={"text": "fine"}, evaluator=evaluator)
@@ -76,11 +63,7 @@ def test_expect_error__missing_error_fails() -> None:
     ("named", "passed"),
     [
         ({"expected": "not completed within its timeout"}, True),
-        ({"regex": "was waiting for hang"}, True),
-        ({}, True),
-        ({"expected": "no such zone"}, False),
         ({"regex": "no such zone"}, False),
-        ({"regex": "no such zone", "expect_match": False}, True),
     ],
 )
 def test_expect_error__timeout_of_a_tool_is_evaluated_like_an_answer(
@@ -121,25 +104,6 @@ def test_expect_error__rejected_key_is_not_a_tool_error() -> None:
     evaluator = EvaluatorConfig(expect_error=True, expected=401)
     result = run(harness_task(faults(), evaluator=evaluator), model=model).result
     assert (result.outcome, result.passed) == (AttemptOutcome.INFRA_ERROR, None)
-
-
-def judged(answer: str) -> TaskResult:
-    """The result of a task whose judge gives this answer."""
-
-    def play(request: Request) -> Turn:
-        return says(answer if "judge" in request.system else "Blue.", (10, 2))
-
-    evaluator = EvaluatorConfig(
-        prompt="Is {response} what {expected} is?", expected="lu", model="m", min_score=80
-    )
-    prices = {"m": Price(input_usd=1.0, output_usd=2.0)}
-    return run(harness_task(evaluator=evaluator), model=ScriptedModel(play), prices=prices).result
-
-
-def test_judge__unusable_answer_is_a_judge_error() -> None:
-    result = judged("Lovely.")
-    assert (result.outcome, result.passed) == (AttemptOutcome.JUDGE_ERROR, None)
-    assert result.response == "Blue."
 
 
 class SleepingJudge(Asleep):

@@ -1,7 +1,5 @@
 """Interrupted runs of `ot-bench`: what is kept, and how they are resumed."""
 
-import asyncio
-import csv
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +10,11 @@ import pytest
 from mosaico.harness.mcp.agent_loop.attempt import run_attempt
 from mosaico.harness.mcp.result_file import read_report, write_report
 from mosaico.harness.result_file import journal_of
-from mosaico.harness.results import AttemptOutcome
 from tests.support.mcp_commands import ASKING, DIRECT, SERVERS, bench_file, ot_bench
 from tests.support.model_server import (
     ModelServer,
 )
 from tests.support.processes import start_command
-from tests.support.waiting import LIVENESS_S
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -53,36 +49,6 @@ def test_resume__makes_only_missing_attempts(model: ModelServer) -> None:
         == 0
     )
     assert len(model.requests) == 2
-
-
-def test_run__interrupted_run_keeps_finished_attempts(
-    model: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def ended_by_somebody(attempt: object, *arguments: object) -> object:
-        if attempt.task.name == "compare:mcp":  # type: ignore[attr-defined]
-            signal.raise_signal(signal.SIGINT)
-            await asyncio.sleep(LIVENESS_S)
-        return await run_attempt(attempt, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr("mosaico.harness.mcp.agent_loop.run.run_attempt", ended_by_somebody)
-    done = ot_bench(
-        "run", bench_file(ASKING), "--base-url", model.openai_url, "--output", "r.yaml",
-        "--concurrency", "1", "--csv", "--junit", "j.xml", "--html", "page.html",
-    )  # fmt: skip
-    assert done.exit_code == 130
-    assert not list(Path("tmp").glob("*partial*"))
-    [per_task, _] = sorted(Path("tmp").glob("*.csv"), key=lambda path: len(path.name))
-    assert [row["task"] for row in csv.DictReader(per_task.read_text().splitlines())] == [
-        "compare:base"
-    ]
-    assert len(ET.parse("j.xml").getroot().findall("testcase")) == 1
-    assert "compare:base" in Path("page.html").read_text()
-    recorded = read_report(Path("r.yaml"))
-    assert recorded.interrupted
-    assert [
-        (attempt_result.task, attempt_result.outcome) for attempt_result in recorded.results
-    ] == [("compare:base", AttemptOutcome.SCORED)]
-    assert not journal_of(Path("r.yaml")).exists()
 
 
 @pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGTERM])

@@ -1,25 +1,20 @@
-"""Models and endings: what each provider answers, through its SDK, is the same result in both harnesses.
+"""Models and endings: what each provider answers, through its SDK, is the same result; `test_endings.py` shows it in both harnesses.
 
 A dash in the table of docs/bashkit-eval.md is an ending that the API does not have.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
 
 from mosaico.harness.bash.agent import AttemptLimits, attempt_task
 from mosaico.harness.budget import Budget
-from mosaico.harness.mcp.agent_loop.run import run_plan
-from mosaico.harness.mcp.config import EvaluatorConfig
-from mosaico.harness.mcp.plan import McpRunPlan
 from mosaico.harness.results import ConversationEnding
 from mosaico.llm.conversation import Llm, Provider, TurnSettings
 from mosaico.llm.providers import open_llm
 from tests.support import documented_models as documented
 from tests.support.bash_eval import task
-from tests.support.mcp_bench import harness_task
 from tests.support.model_server import ModelServer, RawReply, model_server
 
 pytestmark = [
@@ -118,7 +113,7 @@ def open_at(server: ModelServer, model: str) -> Llm:
     return open_llm(provider, model, base_url=url, settings=TurnSettings(), environment={})
 
 
-def bash_ending(server: ModelServer, model: str) -> tuple[str | None, str | None]:
+def ending_at(server: ModelServer, model: str) -> tuple[str | None, str | None]:
     async def run() -> tuple[str | None, str | None]:
         llm = open_at(server, model)
         attempt = await attempt_task(task(), llm, AttemptLimits(max_turns=2), Budget())
@@ -129,40 +124,21 @@ def bash_ending(server: ModelServer, model: str) -> tuple[str | None, str | None
     return asyncio.run(run())
 
 
-def mcp_ending(server: ModelServer, model: str) -> tuple[str | None, str | None]:
-    planned = harness_task(max_turns=2, evaluator=EvaluatorConfig(expected="Done."))
-    report = asyncio.run(
-        run_plan(
-            McpRunPlan(tasks=(planned,)),
-            lambda _: None,
-            open_llm_model=lambda *_: open_at(server, model),
-        )
-    )
-    [result] = report.results
-    return result.ending, result.error.detail if result.error is not None else None
-
-
-HARNESSES = pytest.mark.parametrize("ending_of", [bash_ending, mcp_ending])
-EndingOf = Callable[[ModelServer, str], tuple[str | None, str | None]]
-
-
-@HARNESSES
 @pytest.mark.parametrize(("model", "ending"), MATRIX)
 def test_model_ending__is_the_same_result_for_every_provider(
-    ending_of: EndingOf, model: str, ending: ConversationEnding
+    model: str, ending: ConversationEnding
 ) -> None:
     reply = MODELS[model][1][ending]
     with model_server(lambda _: reply) as server:
-        assert ending_of(server, model) == (ending, None)
+        assert ending_at(server, model) == (ending, None)
     assert len(server.requests) == (2 if ending is E.TURN_LIMIT else 1)
 
 
-@HARNESSES
 @pytest.mark.parametrize("model", MODELS)
-def test_spend_limit__is_an_error_that_is_not_retried(ending_of: EndingOf, model: str) -> None:
+def test_spend_limit__is_an_error_that_is_not_retried(model: str) -> None:
     """A wait does not refill an account: one request, and an error that names the limit."""
     reply = documented.refuse("limit reached", status=429, code="project_spend_limit_exceeded")
     with model_server(lambda _: reply) as server:
-        ending, error = ending_of(server, model)
+        ending, error = ending_at(server, model)
     assert (ending, len(server.requests)) == (E.ERROR, 1)
     assert "project_spend_limit_exceeded" in str(error)

@@ -81,31 +81,6 @@ def test_source__earlier_runs_of_a_name_are_read_until_the_newest_is_found(
     assert len(lists) == 4
 
 
-def test_source__overlapping_runs_are_trials_with_a_warning(langfuse: FakeLangfuse) -> None:
-    add_run(langfuse, timedelta(), "first")
-    # The first run takes 100 seconds: 20 items, five seconds apart.
-    add_run(langfuse, timedelta(seconds=50), "second")
-    collection = collect_all(langfuse)
-    assert (len(collection.traces), outputs(collection.traces)) == (40, {"first", "second"})
-    warning = collection.pages[-1].warning
-    assert warning is not None
-    assert warning.startswith("20 items occur more than once")
-    assert "count as trials" in warning
-
-
-def test_source__run_after_a_short_pause_is_told_apart_with_a_warning(
-    langfuse: FakeLangfuse,
-) -> None:
-    add_run(langfuse, timedelta(), "first")
-    add_run(langfuse, timedelta(minutes=5), "second")
-    collection = collect_all(langfuse)
-    assert outputs(collection.traces) == {"second"}
-    assert "20 traces are left out" in (collection.pages[-1].warning or "")
-    # A pause of 5 minutes now ends no run: the repeated items are trials.
-    trials = collect_all(langfuse, settle_for="10m")
-    assert outputs(trials.traces) == {"first", "second"}
-
-
 def test_source__links_of_two_runs_that_v3_cannot_tell_apart_are_a_warning(
     langfuse_v3: FakeLangfuse,
 ) -> None:

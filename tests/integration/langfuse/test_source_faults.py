@@ -57,13 +57,10 @@ def code_of(langfuse: FakeLangfuse, **more: Any) -> str:
 @pytest.mark.parametrize(
     "fault",
     [
-        HtmlResponse(status=500),
         HtmlResponse(status=502),
-        HtmlResponse(status=503),
         ConnectionReset(),
         CutConnection(),
         RateLimited(retry_after_s=None),
-        RespondsWith(status=408, content={}),
     ],
     ids=name_of,
 )
@@ -73,13 +70,8 @@ def test_client__temporary_failure_is_retried(langfuse: FakeLangfuse, fault: Fau
     assert len(collect_all(langfuse).traces) == 120
 
 
-@pytest.mark.parametrize(
-    "fault", [HtmlResponse(status=503), ConnectionReset(), CutConnection()], ids=name_of
-)
-def test_client__lasting_failure_raises_after_five_retries(
-    langfuse: FakeLangfuse, fault: Fault
-) -> None:
-    langfuse.inject(fault, path=ROWS, on=ALWAYS)
+def test_client__lasting_failure_raises_after_five_retries(langfuse: FakeLangfuse) -> None:
+    langfuse.inject(HtmlResponse(status=503), path=ROWS, on=ALWAYS)
     assert code_of(langfuse) == "LANGFUSE_UNAVAILABLE"
     # One attempt and five retries.
     assert len(langfuse.requests_for(ROWS)) == 6
@@ -177,7 +169,7 @@ def test_client__invalid_json_is_retried_once(langfuse: FakeLangfuse, fault: Fau
 
 @pytest.mark.parametrize(
     "content",
-    [{}, {"data": None}, {"data": [1]}, {"data": [{"id": "x"}], "meta": {}}, [], "text", None],
+    [{}, {"data": [1]}, {"data": [{"id": "x"}], "meta": {}}, None],
     ids=repr,
 )
 def test_client__unexpected_json_raises(langfuse: FakeLangfuse, content: Any) -> None:
@@ -187,7 +179,7 @@ def test_client__unexpected_json_raises(langfuse: FakeLangfuse, content: Any) ->
 
 @pytest.mark.parametrize(
     "malformed",
-    [{"id": None}, {"traceId": 7}, {"id": "", "experimentItemId": None}, None],
+    [{"traceId": 7}, None],
     ids=repr,
 )
 def test_source__malformed_row_is_an_infrastructure_error(
@@ -260,7 +252,7 @@ def test_source__heartbeats_continue_while_a_page_is_awaited(
     pages.close()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@pytest.mark.parametrize("status", [302, 307])
 def test_client__redirects_are_not_followed(langfuse: FakeLangfuse, status: int) -> None:
     langfuse.inject(Redirect(status=status, to=f"{langfuse.url}/elsewhere"), path="/projects")
     assert code_of(langfuse) == "REDIRECT_REFUSED"

@@ -248,7 +248,7 @@ def spoil_rows(place: str, value: Any) -> Callable[[Any], None]:
     return spoil
 
 
-@pytest.mark.parametrize("value", [None, 7, True, "text", {"a": 1}, [None, 7]], ids=repr)
+@pytest.mark.parametrize("value", [None, True, "text", {"a": 1}], ids=repr)
 @pytest.mark.parametrize("place", list(ROW_FIELDS))
 def test_v3__row_with_any_field_of_a_wrong_type_does_not_end_the_run(
     langfuse_v3: FakeLangfuse, place: str, value: Any

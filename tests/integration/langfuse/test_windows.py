@@ -245,7 +245,7 @@ ROW_FIELDS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("value", [None, 7, True, "text", {"a": 1}, [None, 7]], ids=repr)
+@pytest.mark.parametrize("value", [None, True, "text", {"a": 1}], ids=repr)
 def test_window__row_with_any_field_of_a_wrong_type_does_not_end_the_run(
     server: FakeLangfuse, value: Any
 ) -> None:

@@ -154,7 +154,7 @@ def test_client__embeddings_keep_the_order_of_the_texts(
     }
 
 
-@pytest.mark.parametrize("status", [408, 500, 502, 503, 529])
+@pytest.mark.parametrize("status", [408, 503])
 def test_client__server_errors_are_retried_with_growing_waits(
     status: int, models: ModelService, client: BlockingClient, sleep: FakeSleep
 ) -> None:
@@ -235,10 +235,7 @@ def test_client__final_errors_are_raised_without_a_retry(
     [
         HTMLResponse("<html>Welcome</html>"),
         Response(b'{"choices": [{"mess', media_type="application/json"),
-        JSONResponse([1]),
-        JSONResponse({"choices": []}),
         JSONResponse({"choices": [{"text": "an older API"}]}),
-        JSONResponse({}),
     ],
 )
 def test_client__unreadable_response_is_retried_once(

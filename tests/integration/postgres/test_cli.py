@@ -3,18 +3,17 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 from typer.testing import CliRunner, Result
 
 from mosaico.postgres.cli import cli
 from mosaico.postgres.server import EmbeddedPostgres
 from tests.integration.postgres.conftest import StartOwner
 from tests.support.postgres import SharedServer
-from tests.support.waiting import LIVENESS_S
 
 SECRETLESS = "postgresql://mosaico@127.0.0.1:"
 
@@ -84,19 +83,22 @@ def test_db_commands__stopped_database_is_an_error(data_dir: Path, command: str)
     assert not data_dir.exists()
 
 
-def test_db_psql__password_is_not_an_argument(shared: SharedServer, data_dir: Path) -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-c", "from mosaico.postgres.cli import cli; cli()"),
-            *("psql", "-X", "-A", "-t", "-c", "SELECT current_user"),
-        ],
-        env={**os.environ, "DATABASE_URL": shared.url},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=LIVENESS_S,
-    )
-    assert done.stdout == "mosaico\n"
+def test_db_psql__password_is_not_an_argument(
+    shared: SharedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_in_child(program: str, words: list[str], environment: dict[str, str]) -> None:
+        """What takes the place of this process, in another one."""
+        done = subprocess.run(
+            [program, *words[1:]], env=environment, capture_output=True, text=True, check=True
+        )
+        outputs.append(done.stdout)
+        assert conninfo_to_dict(shared.url)["password"] not in words
+
+    outputs: list[str] = []
+    monkeypatch.setattr(os, "execvpe", run_in_child)
+    monkeypatch.setenv("DATABASE_URL", shared.url)
+    run("psql", "-X", "-A", "-t", "-c", "SELECT current_user")
+    assert outputs == ["mosaico\n"]
 
 
 @pytest.mark.parametrize("command", ["start", "stop"])

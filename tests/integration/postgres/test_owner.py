@@ -24,12 +24,6 @@ with EmbeddedPostgres(Path(sys.argv[1]), durable=False).own():
 """
 
 
-def test_own__server_runs_until_the_block_ends(postgres: EmbeddedPostgres) -> None:
-    with postgres.own() as url:
-        assert postgres.url() == url
-    assert not postgres.status().running
-
-
 def test_own__server_is_stopped_after_an_error(postgres: EmbeddedPostgres) -> None:
     with pytest.raises(OSError, match="of the caller"), postgres.own():
         raise OSError("of the caller")

@@ -43,35 +43,30 @@ def test_own__foreign_folder_is_refused_and_unchanged(
     assert not new_server.stop()
 
 
-@pytest.mark.parametrize("mode", [0o700, 0o1777])
 def test_own__modes_of_existing_folders_do_not_change(
-    new_server: EmbeddedPostgres, data_dir: Path, mode: int
+    new_server: EmbeddedPostgres, data_dir: Path
 ) -> None:
     data_dir.mkdir()
-    data_dir.chmod(mode)
+    data_dir.chmod(0o1777)
     before = _modes(data_dir)
     with new_server.own():
         assert _modes(data_dir) == before
 
 
-def test_own__created_files_are_private(
-    new_server: EmbeddedPostgres, folder: DatabaseFolder
-) -> None:
-    with new_server.own():
-        assert stat.S_IMODE(folder.cluster.stat().st_mode) == 0o700
-        assert stat.S_IMODE(folder.log.stat().st_mode) == 0o700
-        for role in ("mosaico", "postgres"):
-            assert stat.S_IMODE(folder.password_file(role).stat().st_mode) == 0o600
-        # Others may pass through the folder, and not list it.
-        readable = stat.S_IRWXO & ~stat.S_IXOTH
-        assert not folder.path.stat().st_mode & readable
+def test_own__created_files_are_private(postgres: EmbeddedPostgres, folder: DatabaseFolder) -> None:
+    """Of a cluster that a first start created."""
+    assert stat.S_IMODE(folder.cluster.stat().st_mode) == 0o700
+    assert stat.S_IMODE(folder.log.stat().st_mode) == 0o700
+    for role in ("mosaico", "postgres"):
+        assert stat.S_IMODE(folder.password_file(role).stat().st_mode) == 0o600
+    # Others may pass through the folder, and not list it.
+    readable = stat.S_IRWXO & ~stat.S_IXOTH
+    assert not folder.path.stat().st_mode & readable
 
 
 def test_own__data_of_another_postgres_version_is_refused(
     copied_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
-    copied_server.start()
-    copied_server.stop()
     (folder.cluster / "PG_VERSION").write_text("16\n")
     with pytest.raises(DataVersionMismatch, match=r"Postgres 16.*Postgres 18"):
         copied_server.start()
@@ -81,8 +76,6 @@ def test_own__data_of_another_postgres_version_is_refused(
 def test_own__cluster_open_to_other_users_is_refused_and_unchanged(
     copied_server: EmbeddedPostgres, folder: DatabaseFolder
 ) -> None:
-    copied_server.start()
-    copied_server.stop()
     folder.cluster.chmod(0o777)
     with pytest.raises(WrongOwner, match="chmod 700"):
         copied_server.start()

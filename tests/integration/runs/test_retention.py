@@ -28,7 +28,6 @@ from tests.support.service import JSON, Service, pair
 from tests.support.stored import age_purge_marks, age_purged_runs
 
 
-# The pages of traces and of their indexes that the transaction has read; the next one counts from zero.
 @pytest.fixture
 def runs(service: Service) -> tuple[JSON, JSON]:
     """A run of a benchmark with `keepDays` 7, and one of a benchmark without `keepDays`."""
@@ -140,14 +139,6 @@ def test_delete_run__links_of_later_runs_over_the_source_run_end_in_batches(
     assert links == [None] * 5
     # The next run refers to the first one that is left.
     assert service.complete_run()["sameSourceAs"] == later[0]["id"]
-
-
-def test_purge__can_be_limited_to_one_benchmark(service: Service, runs: tuple[JSON, JSON]) -> None:
-    tomorrow = utc_now() + timedelta(days=1)
-    with service.resources.db.begin() as session:
-        assert purge_runs_before(session, tomorrow, utc_now(), benchmark_id="bench-002") == 1
-
-    assert service.get(f"/benchmark-runs/{runs[0]['id']}")["purgedAt"] is None
 
 
 def test_purge__the_next_run_measures_again(service: Service, runs: tuple[JSON, JSON]) -> None:

@@ -6,11 +6,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
 
 from mosaico.agents.queries import get_agent
 from mosaico.core.errors import NotFound
-from mosaico.core.problem_documents import MEDIA_TYPE
 from mosaico.jobs.declarations import BeginRun, CollectTraces
 from mosaico.jobs.handlers import JobContext
 from mosaico.run_store.rules import TriggerType
@@ -164,17 +163,6 @@ def test_list_runs__newest_first_and_filtered(service: Service) -> None:
         service.expect_problem(422, "GET", RUNS, params=parameters)
 
 
-def test_list_runs__pages_are_stable_while_runs_start(service: Service) -> None:
-    create_benchmark(service)
-    before = [service.start_run()["id"] for _ in range(5)]
-    first = service.get(RUNS, limit=2)
-    later = service.start_run()["id"]
-    second_page = service.get(RUNS, limit=50, cursor=first["nextCursor"])
-    run_ids = [run["id"] for run in first["items"] + second_page["items"]]
-    assert run_ids == list(reversed(before))
-    assert later not in run_ids
-
-
 def test_cancel_run__a_final_run_is_neither_cancelled_nor_begun(service: Service) -> None:
     create_benchmark(service)
     run = service.start_run()
@@ -238,24 +226,6 @@ def test_delete_run__removes_everything_it_measured(service: Service) -> None:
     with service.resources.db.read() as session:
         for table in ("collections", "collected_traces", "trace_results", "run_metrics"):
             assert session.scalar(text(f"SELECT count(*) FROM {table}")) == 0
-
-
-def test_create_run__a_repeated_idempotency_key_creates_one_run(service: Service) -> None:
-    create_benchmark(service)
-    body = {"benchmarkId": "bench-001", "agentId": "agent-001"}
-    header = {"headers": {"Idempotency-Key": "start-1"}}
-    first, again = (service.send("POST", RUNS, body, **header) for _ in range(2))
-    assert (first.status_code, again.status_code) == (201, 201)
-    assert (again.content, again.headers["Location"]) == (first.content, first.headers["Location"])
-    assert again.headers["Idempotent-Replayed"] == "true"
-    other = service.send("POST", RUNS, {**body, "runName": "x"}, **header)
-    assert (other.status_code, other.headers["content-type"]) == (422, MEDIA_TYPE)
-    run_id = first.json()["id"]
-    service.post(f"{RUNS}/{run_id}/cancel")
-    retries = [service.send("POST", f"{RUNS}/{run_id}/retry", **header) for _ in range(2)]
-    assert [retry.status_code for retry in retries] == [201, 201]
-    assert retries[0].json()["id"] == retries[1].json()["id"]
-    assert len(service.get(RUNS)["items"]) == 2
 
 
 def test_run_results__collected_traces_have_no_values_until_they_are_measured(
@@ -325,21 +295,3 @@ def test_run_events__stream_from_the_first_state_to_the_last(service: Service) -
     assert events[-1]["status"] == "COMPLETED"
     progress = [event["tracesProcessed"] for event in events]
     assert progress == sorted(progress)
-
-
-def test_run_events__the_first_event_takes_one_connection_after_that_of_the_key(
-    service: Service,
-) -> None:
-    """A further query for each stream would fill the pool when many pages are opened at once."""
-    create_benchmark(service)
-    run = service.start_run()
-    checkouts: list[object] = []
-    pool = service.resources.db.engine.pool
-    event.listen(pool, "checkout", count := lambda *used: checkouts.append(used))
-    try:
-        with service.client.stream("GET", f"/api/v1{RUNS}/{run['id']}/events") as response:
-            assert next(response.iter_lines()) == "event: run"
-    finally:
-        event.remove(pool, "checkout", count)
-    # The key is looked up unless it was used within the last second.
-    assert len(checkouts) in (1, 2)

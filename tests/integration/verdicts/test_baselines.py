@@ -75,13 +75,6 @@ def test_baseline__may_be_the_mean_of_the_last_runs(
     assert kpi["verdict"]["effect"] == pytest.approx(0.1875)
 
 
-def test_trials__are_not_pooled(service: Service, complete_run: CompleteRun) -> None:
-    complete_run("monday", traces(GOOD, items=10, trials=4))
-    run = complete_run("tuesday", traces(range(7), items=10, trials=4))
-    [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]
-    assert (kpi["verdict"]["items"], kpi["verdict"]["trials"]) == (10, 4.0)
-
-
 def test_clusters__items_with_one_tag_are_compared_as_clusters(
     service: Service, complete_run: CompleteRun
 ) -> None:

@@ -163,29 +163,6 @@ def test_over_runs__agrees_with_its_rule_whatever_is_answered(
             service.post(f"/incidents/{incident['id']}/{answers[number]}", {})
 
 
-def test_backtest__equals_the_evidence_that_the_runs_stored(
-    service: Service, complete_run: CompleteRun
-) -> None:
-    stored = []
-    for name, failed in enumerate([GOOD, GOOD, range(6), GOOD, BAD, BAD, *[GOOD] * 5]):
-        run = complete_run(str(name), traces(failed))
-        stored.append((run["id"], over_runs(service, run).get("event")))
-    rule = {
-        "name": "quality falls",
-        "benchmarkId": "bench-001",
-        "kpi": "quality",
-        "condition": "REGRESSED",
-        "keepFiringForRuns": 0,
-    }
-    backtest = service.post("/alert-configs/backtest", {"rule": rule})
-    notified = {"FIRING": "OPENED", "RESOLVED": "RESOLVED", None: None}
-    assert [(run["runId"], notified[run["notified"]]) for run in backtest["runs"]] == stored
-    assert backtest["pagedRunIds"] == [stored[4][0]]
-    assert (backtest["fired"], backtest["resolved"]) == (1, 1)
-    # Six runs with 4.4 items of noise each: a collapse is visible in one run, five points are not.
-    assert 0.05 < backtest["minDetectableEffect"] < 0.4
-
-
 def _levels_unless_metric(
     items: Mapping[int, ItemIndex], values: Sequence[SeriesValues]
 ) -> dict[str, dict[int, RunLevel]]:

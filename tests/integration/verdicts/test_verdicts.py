@@ -110,46 +110,6 @@ def test_changed_formula__is_computed_from_the_values_of_the_baseline(
     assert change.startswith("the KPI quality is measured differently from here on (formula ")
 
 
-def test_verdict__runs_without_common_items_are_two_samples(
-    service: Service, complete_run: CompleteRun
-) -> None:
-    complete_run("monday", traces(GOOD))
-    other_items = [trace | {"itemId": f"other-{trace['itemId']}"} for trace in traces(range(30))]
-    run = complete_run("tuesday", other_items)
-    # 35 of 40 and 10 of 40, which nobody would call chance.
-    assert run["verdict"]["verdict"] == "REGRESSED"
-    assert "two independent groups" in run["verdict"]["explanation"]
-    [metric] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
-    assert metric["verdict"]["effect"] == pytest.approx(-0.625)
-    assert "UNPAIRED" in metric["verdict"]["notes"]
-
-
-def test_repeats__pass_at_k_statistics_of_repeated_trials(
-    service: Service, complete_run: CompleteRun
-) -> None:
-    failed_once = [
-        trace | {"output": "no"}
-        if trace["itemId"] in {"i-4", "i-5"} and not trace["trial"]
-        else trace
-        for trace in traces(range(4), items=10, trials=3)
-    ]
-    run = complete_run("monday", failed_once)
-    [metric] = service.get(f"/benchmark-runs/{run['id']}/metrics")["items"]
-    # Of ten items four pass always, two twice of three, four never.
-    first, two, three = metric["verdict"]["repeats"]
-    assert (first["passAtK"], first["passHatK"]) == pytest.approx((metric["mean"], metric["mean"]))
-    assert (two["passAtK"], two["passHatK"]) == pytest.approx((0.6, (4 + 2 / 3) / 10))
-    assert (three["passAtK"], three["passHatK"]) == pytest.approx((0.6, 0.4))
-    assert [statistics["atLeastK"] for statistics in (first, two, three)] == pytest.approx(
-        [0.6, 0.6, 0.4]
-    )
-    assert [(statistics["k"], statistics["items"]) for statistics in (first, two, three)] == [
-        (1, 10),
-        (2, 10),
-        (3, 10),
-    ]
-
-
 def test_trials__do_not_change_the_weight_of_an_item(
     service: Service, complete_run: CompleteRun
 ) -> None:

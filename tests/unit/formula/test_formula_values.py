@@ -175,13 +175,6 @@ def test_compile__function_and_explanation_agree_bit_for_bit(
 
 
 @without_deadline
-@given(numbers(st.sampled_from(FEW)), inputs)
-def test_evaluate__is_deterministic(root: Expr, values: dict[Reference, float | None]) -> None:
-    formula = compile_expression(root)
-    assert repr(formula.evaluate(values)) == repr(formula.evaluate(dict(values)))
-
-
-@without_deadline
 @given(
     # The means only: a name with a statistic, such as A.p95, is an attribute for simpleeval.
     numbers(st.sampled_from(FEW[::2]), ARITHMETIC),

@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from mosaico.core.console.terminal import OutputFormat
 from mosaico.harness.bash.check_registry import load_checks
 from mosaico.harness.bash.dataset import lint, parse_dataset, read_dataset
-from mosaico.harness.lint import LintSeverity, LocatedFinding, report_findings
+from mosaico.harness.lint import LintSeverity
 from tests.support.bash_eval import dataset_file
 
 
@@ -116,16 +115,3 @@ def test_lint__original_datasets_have_warnings_only(name: str) -> None:
     assert {finding.severity for finding in findings} == {LintSeverity.WARNING}
     weak = {finding.text.partition(":")[0] for finding in findings}
     assert {"file_ops_find_and_delete", "script_function_lib", "sysinfo_date_calc"} <= weak
-
-
-@pytest.mark.parametrize(
-    ("count", "words"), [(0, "0 findings"), (1, "1 finding"), (2, "2 findings")]
-)
-def test_report_findings__counts_with_the_right_noun(
-    capsys: pytest.CaptureFixture[str], count: int, words: str
-) -> None:
-    finding = LocatedFinding(
-        location="a.yaml:1", position={}, severity=LintSeverity.WARNING, text="odd"
-    )
-    report_findings([finding] * count, checked="1 file", strict=False, output=OutputFormat.TABLE)
-    assert capsys.readouterr().err.strip() == f"1 file, {words}"

@@ -160,11 +160,6 @@ def test_bash_ending__tool_call_of_an_ended_turn_is_not_run(stop: StopReason) ->
     assert ended.trace.ending == ConversationEnding(stop.value)
 
 
-def test_turn_limit__is_named_and_no_natural_stop() -> None:
-    trace = attempt(turn("echo x"), max_turns=2).trace
-    assert (trace.ending, trace.natural_stop) == (ConversationEnding.TURN_LIMIT, False)
-
-
 @pytest.mark.parametrize(
     ("status", "message", "kind"),
     [

@@ -8,7 +8,6 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -238,13 +237,6 @@ def test_journal__is_read_up_to_cut_off_line(tmp_path: Path) -> None:
     journal.discard()
     with pytest.raises(UnreadableInput):
         read_report(path)
-
-
-def test_yaml_report__equals_json_report(tmp_path: Path) -> None:
-    write_report(rich_report(), tmp_path / "r.yaml")
-    write_report(rich_report(), tmp_path / "r.json")
-    in_yaml = yaml.safe_load((tmp_path / "r.yaml").read_text())
-    assert in_yaml == json.loads((tmp_path / "r.json").read_text())
 
 
 def test_result_file__errors_are_in_our_own_words() -> None:
