@@ -30,9 +30,11 @@ LIMITED_TABLES: Final[Mapping[str, str]] = {
         _OF_BENCHMARK,
     ),
     **dict.fromkeys(
-        ("run_items", "run_llm_usage", "run_metrics", "run_series", "run_shards", "trace_results"),
+        ("run_attributes", "run_items", "run_llm_usage", "run_metrics", "run_series", "run_shards", "trace_results"),
         _OF_RUN,
     ),
+    "stored_comparisons": "EXISTS (SELECT FROM benchmark_runs run WHERE run.seq = candidate_seq)"
+    " AND EXISTS (SELECT FROM benchmark_runs run WHERE run.seq = baseline_seq)",
     "agents": "EXISTS (SELECT FROM benchmark_agents evaluated WHERE evaluated.agent_id = id)"
     " OR EXISTS (SELECT FROM benchmark_runs run WHERE run.agent_id = id)",
     "alert_states": _OF_RULE,
@@ -47,7 +49,7 @@ LIMITED_TABLES: Final[Mapping[str, str]] = {
     "collected_traces": _OF_COLLECTION.format(column="collected_traces.collection_id"),
     "trace_transcripts": _OF_COLLECTION.format(column="trace_transcripts.collection_id"),
     # Of no benchmark that could be known.
-    **dict.fromkeys(("otel_spans", "otel_traces", "trigger_events"), "false"),
+    **dict.fromkeys(("otel_spans", "otel_traces", "setup_drafts", "trigger_events"), "false"),
 }  # fmt: skip
 # What the service needs for every request, and what only administrators see, who are never limited.
 INTERNAL_TABLES: Final = frozenset(
