@@ -117,6 +117,7 @@ def test_missed_schedule__a_disabled_schedule_causes_a_notice(
     )
     [message] = service_with_schedule.list_items("/notifications")
     assert message["link"].endswith(f"/schedules/{schedule_id}")
+    assert "is disabled: 3 failures in a row" in message["title"]
 
 
 def add_fires(rows: DatabaseReader, schedule_id: str, count: int, first: datetime = NOW) -> None:
