@@ -9,7 +9,7 @@ from mosaico.comparison.attribute_differences import (
     find_differences,
     profile_of,
 )
-from mosaico.comparison.attribute_text import list_differences
+from mosaico.comparison.attribute_text import MAX_LINES, describe_difference
 from mosaico.comparison.baselines import BaselineRun
 from mosaico.comparison.comparison_rules import RunComparison
 from mosaico.comparison.deciders import Deciders
@@ -22,7 +22,7 @@ from mosaico.items.queries import read_attributes, read_items
 from mosaico.kpis.verdict_types import RunVerdict
 from mosaico.run_store.plan import RunPlan
 from mosaico.run_store.plan_differences import describe_changes
-from mosaico.run_store.recorded_attributes import RunRecord, WhatChanged
+from mosaico.run_store.recorded_attributes import DifferenceKind, RunRecord, WhatChanged
 
 
 def record_run(
@@ -50,11 +50,17 @@ def record_run(
 
 
 def with_differences(verdict: RunVerdict, changed: WhatChanged | None) -> RunVerdict:
-    """The verdict, whose differences begin with those that explain most."""
+    """The verdict, whose differences begin with those of the traces; it has those of the plans."""
     if changed is None:
         return verdict
-    texts = dict.fromkeys([*list_differences(changed), *verdict.differences])
-    return verdict.model_copy(update={"differences": tuple(texts)})
+    of_traces = [
+        describe_difference(difference)
+        for difference in changed.differences
+        if difference.kind is not DifferenceKind.PLAN
+    ]
+    return verdict.model_copy(
+        update={"differences": (*of_traces[:MAX_LINES], *verdict.differences)}
+    )
 
 
 def compare_attributes(
