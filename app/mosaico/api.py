@@ -51,6 +51,7 @@ from mosaico.reporting.pages import router as trend_page
 from mosaico.reporting.router import history_router as kpi_files
 from mosaico.reporting.router import router as run_pictures
 from mosaico.reporting.router import runs_table_router as run_table
+from mosaico.runs.answer_router import router as run_answers
 from mosaico.runs.erasure_router import router as text_erasure
 from mosaico.runs.pages.comparison import router as comparison_page
 from mosaico.runs.pages.estimate import router as estimate_page
@@ -88,6 +89,7 @@ SIGNED_PATHS = re.compile(rf"{PREFIX}/webhooks/(langfuse|benchmarks/[^/]+/runs)"
 # A request is matched with the routes in this order: those of runs, which are most frequent, come first.
 ROUTERS: tuple[Router, ...] = (
     benchmark_runs,
+    run_answers,
     agents,
     agent_versions,
     benchmarks,

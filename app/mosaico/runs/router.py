@@ -8,18 +8,9 @@ from fastapi import Path, Query, Request, Response
 from mosaico.access.deps import ADMIN, READ, RUN, get_caller
 from mosaico.access.idempotency import Idempotent
 from mosaico.comparison import stored_run_comparison
-from mosaico.comparison.answer_schemas import (
-    AnswerFilter,
-    AnswerPage,
-    MetricDistribution,
-    RunCostView,
-)
-from mosaico.comparison.answer_views import page_of
 from mosaico.comparison.compared_items import ItemOrder, compare_items
 from mosaico.comparison.comparison_store import ComparisonRequest, compare_stored
 from mosaico.comparison.deciding_metric import NOTHING_DECIDES, find_deciding_metric
-from mosaico.comparison.distributions import distributions_of, list_run_costs
-from mosaico.comparison.run_answers import find_baseline_run, load_answers
 from mosaico.comparison.schemas import CategoryPage, ComparedItemView, Comparison
 from mosaico.core.errors import Invalid
 from mosaico.core.problem_documents import CONFLICT
@@ -29,12 +20,11 @@ from mosaico.core.web.event_feeds import EventFeed, EventSnapshot
 from mosaico.core.web.query_parameters import PageParams
 from mosaico.core.web.routes import Router
 from mosaico.core.web.sse import EventStream, stream_events
-from mosaico.kpis.queries import find_shown_kpi, get_kpis_of_run
+from mosaico.kpis.queries import get_kpis_of_run
 from mosaico.kpis.schemas import KpiValueView
 from mosaico.run_store import queries
 from mosaico.run_store.attribute_queries import read_run_record
 from mosaico.run_store.evaluations import list_evaluations
-from mosaico.run_store.item_nights import list_item_nights
 from mosaico.run_store.recorded_attributes import RunRecord
 from mosaico.run_store.rules import RunStatus, TriggerType
 from mosaico.run_store.run_errors import list_run_errors
@@ -45,7 +35,6 @@ from mosaico.runs.llm_cache import list_llm_usage
 from mosaico.runs.schemas import (
     EstimateView,
     EvaluationView,
-    ItemNightView,
     LlmUsageView,
     MetricAggregateView,
     RunAcceptance,
@@ -57,7 +46,6 @@ from mosaico.runs.schemas import (
     TraceView,
 )
 from mosaico.runs.views import (
-    item_night_view,
     run_columns_view,
     run_view,
     trace_result_view,
@@ -282,54 +270,6 @@ def list_run_results(
             raise Invalid(NOTHING_DECIDES)
         rows = queries.list_trace_results(session, run, page, trace_filter, decider)
         return rows.to_page(lambda row: trace_result_view(run.metric_keys or [], row, decider))
-
-
-@router.get("/{runId}/answers", dependencies=READ, responses=CONFLICT)
-def list_answers(
-    run_id: RunId, res: Res, page: PageParams, answer_filter: Annotated[AnswerFilter, Query()]
-) -> AnswerPage:
-    """List the items of a run with the question, the expected answer, and the answers before and now: the worst fall
-    first, for `rose` the greatest rise. A run has at most 5,000 traces for it.
-    """
-    with res.db.read() as session:
-        run = queries.get_run_with_traces(session, run_id)
-        answers = load_answers(session, run, find_baseline_run(session, run), answer_filter)
-        return page_of(session, answers, page)
-
-
-@router.get("/{runId}/nights", dependencies=READ)
-def list_nights(
-    run_id: RunId,
-    res: Res,
-    item_id: Annotated[str, Query(alias="itemId", max_length=1000, description="ID of the item.")],
-) -> Page[ItemNightView]:
-    """List one item in the last 30 runs of each of at most 8 agents of the benchmark, oldest first."""
-    with res.db.read() as session:
-        run = queries.get_run(session, run_id)
-        decider = find_deciding_metric(session, run)
-        nights = list_item_nights(session, run, item_id, decider.column if decider else None)
-        return Page(items=[item_night_view(night, decider) for night in nights])
-
-
-@router.get("/{runId}/distributions", dependencies=READ, responses=CONFLICT)
-def list_distributions(run_id: RunId, res: Res) -> Page[MetricDistribution]:
-    """List the distributions of the metric that decides and of the latency, of the traces of the run and of its
-    baseline, in ten bins. A run has at most 5,000 traces for it.
-    """
-    with res.db.read() as session:
-        run = queries.get_run_with_traces(session, run_id)
-        answers = load_answers(session, run, find_baseline_run(session, run), AnswerFilter())
-        return Page(items=distributions_of(answers))
-
-
-@router.get("/{runId}/costs", dependencies=READ)
-def list_costs(run_id: RunId, res: Res) -> Page[RunCostView]:
-    """List the runs of the agent up to this one with the KPI that decides, the cost and the latency of an answer, oldest
-    first; at most 60 runs with 30,000 traces.
-    """
-    with res.db.read() as session:
-        kpi = find_shown_kpi(get_kpis_of_run(session, queries.get_run(session, run_id).seq))
-        return Page(items=list_run_costs(session, kpi) if kpi else [])
 
 
 # A trace ID may contain slashes: a harness names traces `scenario/task#trial`.
