@@ -282,7 +282,10 @@ def test_logout_at_the_provider__ends_the_session(
         headers = {"Sec-Fetch-Site": "none", "Accept": "application/json"}
         return browser.post("/login/provider-logout", data=body, headers=headers).status_code
 
-    for wrong in ({"aud": "x"}, {"iss": "x"}, {"events": {}}, {"nonce": "n"}, {"exp": 1}):
+    wrong_claims: list[dict[str, Any]] = [
+        {"aud": "x"}, {"iss": "x"}, {"events": {}}, {"nonce": "n"}, {"exp": 1},
+    ]  # fmt: skip
+    for wrong in wrong_claims:
         assert report(**wrong) == 401
     assert browser.get("/api/v1/agents").status_code == 200
     assert report() == 200
