@@ -22,6 +22,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "agents create": ("mosaico agents create --id support-bot --name 'Support bot'",),
     "agents update": ("mosaico agents update support-bot --name 'Support bot, Germany'",),
     "agents delete": ("mosaico agents delete support-bot --yes",),
+    "agents versions": ("mosaico agents versions support-bot --benchmark nightly",),
     "benchmarks list": ("mosaico benchmarks list",),
     "benchmarks show": ("mosaico benchmarks show nightly",),
     "benchmarks create": (
