@@ -395,10 +395,7 @@ class RunLlmUsage(Base):
 
 
 class LlmCacheEntry(Base):
-    """LLM cache: an answer of a model, either a text or a vector of 4-byte floats.
-
-    `key` is the digest of the server and the request.
-    """
+    """LLM cache: an answer of a model, a text or a vector of 4-byte floats. `key` is the digest of server and request."""
 
     __tablename__ = "llm_cache"
 

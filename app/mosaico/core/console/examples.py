@@ -23,6 +23,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "agents update": ("mosaico agents update support-bot --name 'Support bot, Germany'",),
     "agents check": ("mosaico agents check support-bot",),
     "agents delete": ("mosaico agents delete support-bot --yes",),
+    "agents versions": ("mosaico agents versions support-bot --benchmark nightly",),
     "benchmarks list": ("mosaico benchmarks list",),
     "benchmarks show": ("mosaico benchmarks show nightly",),
     "benchmarks create": (
