@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.support.described_api import api_routes
+from tests.support.people import create_person
 from tests.support.service import JSON, Service, pair, pointers
 
 
@@ -68,6 +69,10 @@ def create_silence(service: Service) -> str:
     return "/silences/holiday"
 
 
+def create_person_path(service: Service) -> str:
+    return f"/people/{create_person(service)}"
+
+
 def create_key(service: Service) -> str:
     return f"/keys/{service.post('/keys', {'name': 'ci', 'role': 'run'})['id']}"
 
@@ -100,6 +105,7 @@ ROUND_TRIPS = {
         create_rule, ("severity", "CRITICAL"), "promisedFalsePages"
     ),
     "/silences/{silenceId}": RoundTrip(create_silence, ("comment", "holiday"), "startsAt"),
+    "/people/{personId}": RoundTrip(create_person_path, ("only", ["support"]), "issuer"),
     "/keys/{keyId}": RoundTrip(create_key, ("name", "other"), "role"),
     "/endpoints/{endpointId}": RoundTrip(create_endpoint, ("dailySummary", True), "recipient"),
 }

@@ -18,6 +18,7 @@ from mosaico.core.web.openapi import cut_page, read_texts, schema_of_response
 from mosaico.main import DESCRIPTIONS, EXAMPLES, RESPONSE_EXAMPLES
 from mosaico.traces.otel.router import TRACES_PATH
 from tests.support.described_api import api_document
+from tests.support.people import create_person
 from tests.support.service import JSON, Service, pair
 
 # Bodies that a sender signs; Swagger cannot.
@@ -50,7 +51,8 @@ class Answer(NamedTuple):
 
 
 def write_demo(service: Service) -> None:
-    """What `make demo` leaves behind, with fewer traces: two runs, the second one worse, and an alert."""
+    """What `make demo` leaves behind, with fewer traces: two runs, the second one worse, and an alert; and a person."""
+    create_person(service)
     service.post("/agents", AGENT)
     service.post("/benchmarks", BENCHMARK)
     service.post("/alert-configs", {**RULE, **ONLY_INBOX})
@@ -164,6 +166,7 @@ def _ids_of_demo(demo: Service) -> dict[str, str]:
         "kpiId": "balance",
         "scheduleId": "nightly",
         "silenceId": "maintenance",
+        "personId": demo.list_items("/people")[0]["id"],
     }
 
 

@@ -136,7 +136,7 @@ def _pairs(
 
 
 def describe_counts(counts: Mapping[str, int]) -> list[OutcomeCount]:
-    """The outcomes that are no news, of the pairs that ran: "13 ○ no evidence"."""
+    """The outcomes that are no news, of the pairs that ran: 13 without evidence."""
     words = (
         (Verdict.IMPROVED, "improved"),
         (Verdict.NO_EVIDENCE, "no evidence of a change"),

@@ -16,7 +16,7 @@ PAGE_LINES = sorted(
     {
         line
         for template in TEMPLATES.iterdir()
-        for line in re.findall(r'"(mosaico [a-z][^"]+)"', template.read_text())
+        for line in re.findall(r'"(mosaico [a-z][^"]+)"(?! ~)', template.read_text())
     }
 )
 # The help of an 80-column terminal, with its indent.

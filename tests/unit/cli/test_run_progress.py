@@ -22,6 +22,7 @@ AN_INSTANT = datetime(2026, 11, 21, 22, tzinfo=UTC)
 def run(status: RunStatus = RunStatus.RUNNING, **fields: Any) -> RunView:
     counts = (
         "traces_collected", "traces_processed", "metrics_computed", "metrics_reused", "retry_count",
+        "redacted_texts",
     )  # fmt: skip
     texts = ("id", "benchmark_id", "agent_id", "results")
     fixed = {"triggered_by": TriggerType.MANUAL, "created_at": AN_INSTANT}

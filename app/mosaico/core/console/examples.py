@@ -111,6 +111,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "incidents acknowledge": ("mosaico incidents acknowledge INCIDENT",),
     "incidents noise": ("mosaico incidents noise INCIDENT",),
     "incidents accept": ("mosaico incidents accept INCIDENT --note 'new model since Monday'",),
+    "incidents undo": ("mosaico incidents undo INCIDENT",),
     "notify test": ("mosaico notify test --channel email --recipient team@example.com",),
     "notify endpoints list": ("mosaico notify endpoints list --disabled",),
     "notify endpoints show": ("mosaico notify endpoints show ENDPOINT",),
