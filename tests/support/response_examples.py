@@ -201,6 +201,11 @@ def _parameters(demo: Service, operation_id: str) -> dict[str, Any]:
     if operation_id == "getKpiTrend":
         [kpi, *_] = demo.get(f"/benchmarks/{BENCHMARK['id']}/kpis")["items"]
         return {"benchmarkId": BENCHMARK["id"], "agentId": AGENT["id"], "kpi": kpi["id"]}
+    if operation_id == "listNights":
+        run = _run_of_demo(demo, RUN_NAMES[1])
+        return {"itemId": demo.list_items(f"/benchmark-runs/{run['id']}/results")[0]["itemId"]}
+    if operation_id == "listAgentVersions":
+        return {"benchmarkId": BENCHMARK["id"]}
     if operation_id == "searchByName":
         return {"text": AGENT["name"][:4]}
     return {}
