@@ -92,7 +92,8 @@ OF_PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
         "plotRun": "the pages of a run and of a comparison have these charts",
         "listCategories": "the comparison has the categories",
         "listRunLlmUsage": "the page of a run that has called a model links to it; none of the month has",
-        **dict.fromkeys(("listKpis", "getKpi"), "the benchmark has its KPIs"),
+        "listKpis": "the benchmark has its KPIs",
+        "changePerson": "the page of a person blocks and unblocks; limits are set by programs",
         **dict.fromkeys(("listNotifications", "getNotification"), "the inbox has the messages"),
         "purgeTexts": "it cannot be undone: `mosaico datasets purge` asks first",
         "checkSystem": "`mosaico doctor` asks it; the page of the system has the checks that call nobody",
@@ -247,7 +248,7 @@ def find_refused(client: httpx.Client, role: str, paths: Iterable[str]) -> set[s
             target = re.search(r'(?:href|action)="(/[^"#?]*)', attributes)
             method = "POST" if 'method="post"' in attributes else "GET"
             needed = target and needed_role(method, unquote(unescape(target[1])))
-            if target and needed and needed not in allowed:
+            if target and needed and needed[:1] not in allowed:
                 refused.add(f"{path}: {method} {target[1]}")
     return refused
 

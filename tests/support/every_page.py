@@ -131,6 +131,12 @@ def _write_every_page(session: Session, now: datetime) -> None:
         )
     )  # fmt: skip
     session.add(
+        Person(
+            id="person-2", issuer="https://login.example.org", subject="ben", name="Ben Okafor", email=None,
+            role="read", created_at=now, last_login_at=now, blocked_at=now,
+        )
+    )  # fmt: skip
+    session.add(
         SetupDraft(
             id="draft-1",
             fields={"datasetId": "upload-1", "datasetRef": "support", "endpoints": ["endpoint-1"]},

@@ -97,7 +97,7 @@ FORM = SchemaForm(
         "redact": FieldInput("Redacted before it is stored"),
         "redact.patterns": FieldInput("Patterns", "One per line (RE2). What they match is replaced by ⟦redacted⟧."),
         "redact.paths": FieldInput(
-            "Attributes and names in JSON", "One per line, such as user or customer.email, found at any depth."
+            "Attributes and fields", "One per line, such as user or customer.email, found at any depth."
         ),
         "writeBack": FieldInput("Scores written back"),
         "judgeCalibration": FieldInput(help=(

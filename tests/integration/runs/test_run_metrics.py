@@ -195,7 +195,7 @@ def test_several_expected_answers__are_stored_and_decide_by_the_best(service: Se
     assert by_metric(service, run)["RECALL"]["mean"] == pytest.approx(1 / 3)
     page = service.client.get(f"/runs/{run['id']}/traces/all").text
     assert "an answer must fit all of them" in page
-    assert all(f'<pre tabindex="0">{text}</pre>' in page for text in ("a", "b"))
+    assert all(f'<pre class="said" tabindex="0">{text}</pre>' in page for text in ("a", "b"))
     trace = service.get(f"{RUNS}/{run['id']}/traces/any")
     assert (trace["expectedOutput"], trace["expectedAny"], trace["expectedAll"]) == (
         "a",

@@ -20,6 +20,7 @@ from schemathesis.generation import GenerationMode
 from schemathesis.schemas import APIOperation
 
 from tests.support.described_api import list_event_streams
+from tests.support.people import create_person
 from tests.support.service import Service, pair
 from tests.support.waiting import LIVENESS_S
 
@@ -209,6 +210,7 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "silenceId": service.post("/silences", silence)["id"],
         "kpiId": service.post("/benchmarks/bench-001/kpis", kpi)["id"],
         "datasetId": service.upload([pair(1)])["id"],
+        "personId": create_person(service),
         "keyId": service.post("/keys", {"name": "spare", "role": "read"})["id"],
         "runId": service.complete_run(runName="run-1")["id"],
         "scheduleId": service.post("/schedule-configs", schedule)["id"],

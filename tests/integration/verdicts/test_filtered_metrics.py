@@ -165,4 +165,4 @@ def test_report__has_a_table_by_category(service: Service, two_runs: tuple[JSON,
     page = read_page(service, f"/api/v1/benchmark-runs/{two_runs[1]['id']}/report")
     table = page[page.index("By category</h2>") :]
     assert '<th scope="row" class="name">text</th><td class="num">20</td>' in table
-    assert ">0.4 (0.2188 to 0.6134)</td>" in table
+    assert ">0.400 (0.219 to 0.613)</td>" in table

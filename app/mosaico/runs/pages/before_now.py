@@ -11,6 +11,7 @@ from mosaico.comparison.answer_schemas import MetricDistribution, RunCostView
 from mosaico.comparison.distributions import distributions_of, list_run_costs
 from mosaico.comparison.run_answers import RunAnswers
 from mosaico.core.text import format_number
+from mosaico.kpis.number_text import FigureFormat
 from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.small_charts import ChartValue, distribution_chart, points_chart
 from mosaico.kpis.models import KpiHistory
@@ -37,7 +38,11 @@ def list_distribution_charts(answers: RunAnswers) -> list[SmallChart]:
 def load_cost_charts(session: Session, kpi: KpiHistory | None) -> list[SmallChart]:
     """Two charts: the KPI against the cost, and against the latency; those of fewer than two runs are left out."""
     costs = list_run_costs(session, kpi) if kpi else []
-    return list(_cost_charts(kpi.name, costs)) if kpi else []
+    if kpi is None:
+        return []
+    scale = kpi.verdict.scale if kpi.verdict else None
+    figures = FigureFormat.of([run.quality for run in costs], kpi.unit, scale)
+    return list(_cost_charts(kpi.name, costs, figures))
 
 
 def _distribution(values: MetricDistribution) -> SmallChart:
@@ -69,7 +74,9 @@ def _distribution(values: MetricDistribution) -> SmallChart:
     )
 
 
-def _cost_charts(kpi: str, costs: Sequence[RunCostView]) -> Iterator[SmallChart]:
+def _cost_charts(
+    kpi: str, costs: Sequence[RunCostView], figures: FigureFormat
+) -> Iterator[SmallChart]:
     for name, unit in (("Cost", "USD"), ("Latency", "ms")):
         measured = [
             (run, value)
@@ -82,14 +89,14 @@ def _cost_charts(kpi: str, costs: Sequence[RunCostView]) -> Iterator[SmallChart]
             ChartValue(
                 value,
                 run.quality,
-                f"{kpi} {format_number(run.quality)}, {format_number(value)} {unit}",
+                f"{kpi} {figures.write(run.quality)}, {format_number(value)} {unit}",
                 path_of("runs", run.run_id),
             )
             for run, value in measured
         ]
         title = f"{kpi} against {name.lower()} of an answer"
         svg = points_chart(title, f"{name} of an answer, {unit}", kpi, points)
-        rows = [(format_number(point.y), format_number(point.x)) for point in points]
+        rows = [(figures.write(point.y), format_number(point.x)) for point in points]
         yield SmallChart(
             title,
             Markup(svg),  # noqa: S704 - our own SVG, which escapes its texts
