@@ -11,10 +11,10 @@ from mosaico.comparison.answer_schemas import MetricDistribution, RunCostView
 from mosaico.comparison.distributions import distributions_of, list_run_costs
 from mosaico.comparison.run_answers import RunAnswers
 from mosaico.core.text import format_number
-from mosaico.kpis.number_text import FigureFormat
 from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.small_charts import ChartValue, distribution_chart, points_chart
 from mosaico.kpis.models import KpiHistory
+from mosaico.kpis.number_text import FigureFormat
 
 # A single run has nothing to be compared with.
 _MIN_RUNS = 2
