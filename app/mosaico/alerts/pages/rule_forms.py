@@ -112,7 +112,7 @@ def create_alert_config(request: Request, form: SentForm, res: Res) -> Response:
     def load() -> FormPage:
         return _form_page(request, None, res, form.text("benchmarkId"), form)
 
-    return submit_form(request, form, load, save)
+    return submit_form(request, _with_new_fields(form), load, save)
 
 
 @router.get("/alerts/{ruleId}/edit", dependencies=ADMIN)
@@ -136,7 +136,15 @@ def change_alert_config(request: Request, rule_id: RuleId, form: SentForm, res: 
             update_rule(session, rule_id, patch, res.secrets, res.clock())
         return rule_page_path(rule_id)
 
-    return submit_form(request, form, lambda: _form_page(request, rule_id, res, "", form), save)
+    return submit_form(
+        request, _with_new_fields(form), lambda: _form_page(request, rule_id, res, "", form), save
+    )
+
+
+def _with_new_fields(form: FormFields) -> FormFields:
+    """The fields of a form. Those that the condition before did not take have the values of a new rule."""
+    new = {"forRuns": ["1"], "baselineRuns": [str(BASELINE_RUNS)]}
+    return FormFields({**new, **form})
 
 
 def _form_page(
