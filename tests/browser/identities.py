@@ -14,6 +14,9 @@ IDENTITIES: Final = (
     "signature",
     "version",
     "seq",
+    # Of a version of an agent, and of a difference between two runs.
+    "lastRunId",
+    "after",
 )
 
 

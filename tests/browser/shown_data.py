@@ -73,7 +73,7 @@ NUMBER: Final = re.compile(
 )
 # Words of the pages and of hostile names with a number that is no data, and the free bytes of a disk, which are others a moment later.
 WORDING: Final = re.compile(
-    r"alert\(1\)|95 % (?:CI|confidence interval)|in 30 runs|4 of 5 cases|[\d.]+ Gi?B free"
+    r"alert\(1\)|95 % (?:CI|interval|confidence interval)|p\s+< 0\.001|in 30 runs|4 of 5 cases|[\d.]+ Gi?B free"
 )
 DAY: Final = re.compile(r"\b\d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\b")
 WORDS: Final = frozenset(
