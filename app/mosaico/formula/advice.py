@@ -169,6 +169,10 @@ def _complete(key: str, names: Collection[str]) -> str:
 
 def advise_sign(sign: str, text: str, start: int) -> str:
     """What to write instead of a sign that the language does not have, at a place in the text of a formula."""
+    function = {"@": "PASS_AT_K", "^": "PASS_POW_K"}.get(sign)
+    if function and re.search(r"(?i)\bpass\s*$", text[:start]):
+        k = re.match(r"\s*([1-9][0-9]{0,2})\b", text[start + 1 :])
+        return f"Write {function}(TASK_PASSED, {k[1] if k else 3}), with the metric that passes or fails."
     advise = _SIGNS.get(sign[0])
     return advise(sign, text, start) if advise else _SUPPORTED
 

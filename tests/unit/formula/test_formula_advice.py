@@ -56,6 +56,8 @@ TABLE: list[tuple[str, str, str, float]] = [
     ("SCORE(name)", "unknown function SCORE", 'SCORE["name"]', 0.125),
     ("PASS_AT_3(TASK_PASSED)", "unknown function", "PASS_AT_K(TASK_PASSED, 3)", 0.875),
     ("PASS_HAT_3(TASK_PASSED)", "unknown function", "PASS_POW_K(TASK_PASSED, 3)", 0.375),
+    ("pass@3", "unknown character @", "PASS_AT_K(TASK_PASSED, 3)", 0.875),
+    ("pass^3", "unknown operator ^", "PASS_POW_K(TASK_PASSED, 3)", 0.375),
     ("PASS_AT_K(TASK_PASSED)", "takes a metric and", "PASS_AT_K(TASK_PASSED, 3)", 0.875),
     ("PASS_POW_K(TASK_PASSED, 2.5)", "takes a metric and", "PASS_POW_K(TASK_PASSED, 3)", 0.375),
     ("ROUGE && BLEU", "unknown operator &&", "IF ROUGE > 0.5 AND BLEU > 0.5 THEN 1 ELSE 0", 0.0),
@@ -129,6 +131,16 @@ def test_formula_advice__form_in_the_place_of_a_part_means_what_was_meant(
     advised = first.remedy.removeprefix("Write ").removesuffix(".")
     result = compile_formula(text.replace(part, advised), known()).evaluate(VALUES)
     assert result.value == pytest.approx(value), result.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"), [("LOG(ROUGE)", None), ("ROUGE + BLEU.p90", '{"BLEU.p90": 0.5}')]
+)
+def test_formula_eval__asks_for_the_values_that_are_missing(text: str, hint: str | None) -> None:
+    result = CliRunner().invoke(cli, ["eval", text, "--values", '{"ROUGE": 0}'])
+    assert "is undefined" in result.stderr
+    assert ("--values" in result.stderr) == (hint is not None)
+    assert hint is None or hint in result.stderr
 
 
 @pytest.mark.parametrize(
