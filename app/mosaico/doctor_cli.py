@@ -28,7 +28,8 @@ def doctor(output: Format = OutputFormat.TABLE) -> None:
     Where the service answers, it makes the checks itself, with its own settings; this needs a key with the role
     admin. Otherwise the settings of this environment are checked. Changes nothing. Exit codes: 0 everything is ok, 1 a check failed.
     """
-    from mosaico.core.settings import base_url, load_settings
+    from mosaico.core.console.service_address import find_pages_url, find_service
+    from mosaico.core.settings import load_settings
     from mosaico.doctor import diagnose
 
     settings = load_settings()
@@ -40,14 +41,20 @@ def doctor(output: Format = OutputFormat.TABLE) -> None:
             [
                 _describe_state(diagnosis),
                 diagnosis.name,
-                "; ".join(filter(None, (diagnosis.finding, diagnosis.remedy))),
+                _describe_finding(diagnosis),
             ]
             for diagnosis in diagnoses
         ]
         print_table(Table(["", "check", "finding"], [list(map(format_cell, row)) for row in rows]))
-        print_status(f"page: {settings.public_url or base_url(settings)}/system")
+        print_status(f"page: {find_pages_url(find_service().url)}/system")
     if not all(diagnosis.ok for diagnosis in diagnoses):
         raise typer.Exit(EXIT_FAILED)
+
+
+def _describe_finding(diagnosis: "Diagnosis") -> str:
+    if not diagnosis.remedy:
+        return diagnosis.finding
+    return f"{diagnosis.finding.removesuffix('.')}; {diagnosis.remedy}"
 
 
 def _describe_state(diagnosis: "Diagnosis") -> str:

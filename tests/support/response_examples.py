@@ -233,6 +233,7 @@ def _other_answers(demo: Service) -> Iterator[Answer]:
     for operation_id, path in (
         ("checkAgent", "/api/v1/agents/{agentId}/check"),
         ("testAlertConfig", "/api/v1/alert-configs/{alertConfigId}/test"),
+        ("checkSystem", "/api/v1/overview/system/checks"),
     ):
         yield _request(demo, operation_id, "post", path, values, None)
     secret = demo.post(f"/benchmarks/{BENCHMARK['id']}/webhook-secrets", {})["secret"]

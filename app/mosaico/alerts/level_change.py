@@ -38,13 +38,15 @@ class AlertFields(MatchedAlert, Protocol):
     def created_at(self) -> datetime: ...
 
 
-def describe_levels(alert: AlertFields, *, with_baseline: bool) -> str:
-    """The name and the value; `with_baseline`: the level before and now, such as "quality 0.900 → 0.620"."""
+def describe_levels(alert: AlertFields, title_note: str | None, *, with_baseline: bool) -> str:
+    """The name and the value with a note on its limit; `with_baseline`: the level before and now, such as
+    "quality 0.900 → 0.620".
+    """
     details = alert.details
     name = details.value_name or alert.name
     if alert.value is None:
         return name
-    note = f", {details.title_note}" if details.title_note else ""
+    note = f", {title_note}" if title_note else ""
     if alert.baseline is None or not with_baseline:
         if note:
             return (

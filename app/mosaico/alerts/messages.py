@@ -59,8 +59,19 @@ class AlertCause:
         return self.alerts[0]
 
     @property
+    def headline(self) -> str:
+        """What happened, with the limit of the most severe alert that has one."""
+        return headline_of(self.first, self.title_note)
+
+    @property
     def rule_names(self) -> list[str]:
         return list(dict.fromkeys(alert.name for alert in self.alerts))
+
+    @property
+    def title_note(self) -> str | None:
+        """The limit of the most severe alert that has one."""
+        notes = (alert.details.title_note for alert in sorted(self.alerts, key=_rank))
+        return next(filter(None, notes), None)
 
     @property
     def other_value_names(self) -> list[str]:
@@ -183,7 +194,7 @@ def _title(causes: Sequence[AlertCause], names: DisplayNames) -> str:
         return f"{len(causes)} schedules did not run: {first.name} and {further_count} more"
     more = f" and {further_count} more" if further_count else ""
     headline, benchmark_suffix = (
-        f"{_prefix(first)}{names.agent}: {headline_of(first)}",
+        f"{_prefix(first)}{names.agent}: {causes[0].headline}",
         f" ({names.benchmark})",
     )
     # The further alerts may be of other benchmarks.
@@ -216,8 +227,8 @@ def _after(alert: AlertFields, preposition: str = "after") -> str:
     return f" {preposition} {describe_duration(alert.created_at - since)}"
 
 
-def headline_of(alert: AlertFields) -> str:
-    """The name and the change of the watched value; for a notice, the problem of the run or schedule."""
+def headline_of(alert: AlertFields, title_note: str | None) -> str:
+    """The name and the change of the watched value, with its limit; for a notice, the problem of the run or schedule."""
     match AlertEventState(alert.state):
         case AlertEventState.NO_DATA:
             return f"{alert.details.value_name or alert.name} has no value"
@@ -228,9 +239,9 @@ def headline_of(alert: AlertFields) -> str:
         case AlertEventState.RUN_INVALID | AlertEventState.RUN_FAILED:
             return f"{alert.name}{_noted(alert, ': ')}"
         case AlertEventState.RESOLVED:
-            return describe_levels(alert, with_baseline=False)
+            return describe_levels(alert, title_note, with_baseline=False)
         case _:
-            return describe_levels(alert, with_baseline=True)
+            return describe_levels(alert, title_note, with_baseline=True)
 
 
 def _noted(alert: AlertFields, separator: str) -> str:
@@ -245,7 +256,7 @@ def _render_item(
     has_severity = with_severity and AlertEventState(alert.state) not in GOOD_STATES
     is_bad = AlertEventState(alert.state) in BAD_STATES
     return MessageItem(
-        title=f"{names.agent}: {headline_of(alert)}"
+        title=f"{names.agent}: {cause.headline}"
         + (f" ({names.benchmark})" if with_benchmark else ""),
         sentences=tuple(_sentences(cause, names.zone)),
         facts=(MessageFact("severity", _severity(cause.alerts)),) if has_severity else (),

@@ -257,8 +257,9 @@ def _is_same_instant(sent: str, shown: str) -> bool:
         first, second = datetime.fromisoformat(sent), datetime.fromisoformat(shown)
     except ValueError:
         return False
-    # Java writes the local time of UTC without a zone.
-    return _in_utc(first) == _in_utc(second)
+    # Java writes the local time of UTC without a zone; dates of JavaScript and of older Java end at milliseconds.
+    sent_at, shown_at = _in_utc(first), _in_utc(second)
+    return sent_at in (shown_at, shown_at.replace(microsecond=shown_at.microsecond // 1000 * 1000))
 
 
 def _in_utc(instant: datetime) -> datetime:

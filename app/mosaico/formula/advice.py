@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import reduce
 from types import MappingProxyType
 from typing import Final
 
 from mosaico.core.registry import suggest_names
 from mosaico.formula.ast import (
     Argument,
+    Arithmetic,
     Call,
     Expr,
     Logic,
@@ -17,6 +19,7 @@ from mosaico.formula.ast import (
     Reference,
     Relation,
     format_expression,
+    format_number,
     split_filter,
 )
 from mosaico.formula.functions import FUNCTIONS
@@ -31,6 +34,8 @@ _MAX_LISTED_NAMES: Final = 20
 _PASSES_OF_K: Final = re.compile("PASS_?(AT|POW|HAT)?_?([1-9][0-9]{0,2})")
 _OPERAND: Final = r"(?:[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z][A-Za-z0-9_]*)?|[0-9.]+|\([^()]*\))"
 _SUPPORTED: Final = "Formulas have + - * /, comparisons, AND, OR, NOT, IF … THEN … ELSE and functions, such as POW(x, 2)."
+
+_NAMED_SCORE: Final = 'Write SCORE["name"], with the name of a score of the traces.'
 
 # Statistics of a metric under the names of spreadsheets, SQL and libraries.
 _STATISTIC_NAMES: Final[Mapping[str, str]] = MappingProxyType(
@@ -62,7 +67,7 @@ def advise_metric(key: str, names: Collection[str] | None) -> str | None:
     if row := FUNCTIONS.get(key) or STATISTIC_FUNCTIONS.get(key):
         return f"Write {row.signature}."
     if key == "SCORE":
-        return 'Write SCORE["name"], with the name of a score of the traces.'
+        return _NAMED_SCORE
     if names is None or key in names:
         return None
     if key in _STATISTIC_NAMES:
@@ -96,6 +101,8 @@ def advise_statistic(stat: str) -> str:
 
 def advise_call(call: Call, names: Collection[str] | None) -> str:
     """What to write instead of a call of an unknown function."""
+    if call.function == "SCORE":
+        return _NAMED_SCORE
     advised = _translate_call(call, names or ())
     if advised is not None:
         return f"Write {advised}."
@@ -108,14 +115,19 @@ def _translate_call(call: Call, names: Collection[str]) -> str | None:
     statistic = _translate_to_statistic(call, names)
     if statistic is not None:
         return str(statistic)
-    name, texts = call.function, [format_expression(argument.value) for argument in call.arguments]
+    name, values = call.function, [argument.value for argument in call.arguments]
     has_weights = any(argument.weight is not None for argument in call.arguments)
-    if name == "SUM" and not has_weights:
-        return " + ".join(texts) or None
-    if name == "LOG10" and len(texts) == 1:
-        return f"LOG({texts[0]}) / LOG(10)"
+    # In brackets: an operator may stand before or after the call.
+    if name == "SUM" and values and not has_weights:
+        return f"({format_expression(reduce(_plus, values))})"
+    if name == "LOG10" and len(values) == 1:
+        return f"(LOG({format_expression(values[0])}) / LOG(10))"
     function = "WEIGHTED_SUM" if name == "SUM" else _FUNCTION_NAMES.get(name)
-    return None if function is None or not texts else _renamed(call, function)
+    return None if function is None or not values else _renamed(call, function)
+
+
+def _plus(left: Expr, right: Expr) -> Arithmetic:
+    return Arithmetic(operator="+", left=left, right=right, span=left.span)
 
 
 def _translate_to_statistic(call: Call, names: Collection[str]) -> Reference | None:
@@ -157,6 +169,10 @@ def _complete(key: str, names: Collection[str]) -> str:
 
 def advise_sign(sign: str, text: str, start: int) -> str:
     """What to write instead of a sign that the language does not have, at a place in the text of a formula."""
+    function = {"@": "PASS_AT_K", "^": "PASS_POW_K"}.get(sign)
+    if function and re.search(r"(?i)\bpass\s*$", text[:start]):
+        k = re.match(r"\s*([1-9][0-9]{0,2})\b", text[start + 1 :])
+        return f"Write {function}(TASK_PASSED, {k[1] if k else 3}), with the metric that passes or fails."
     advise = _SIGNS.get(sign[0])
     return advise(sign, text, start) if advise else _SUPPORTED
 
@@ -187,10 +203,24 @@ def _advise_semicolon(_sign: str, _text: str, _start: int) -> str:
 
 
 def _advise_question(_sign: str, text: str, start: int) -> str:
-    then, colon, otherwise = text[start + 1 :].partition(":")
+    then, colon, _ = text[start + 1 :].partition(":")
     if not colon:
         return "Write IF condition THEN value ELSE value."
-    return f"Write {_choice(text[:start], then, otherwise)}."
+    # A choice reaches to the bracket or comma around it.
+    condition = _part_before(text, start)
+    otherwise = split_arguments(text, start + 1 + len(then) + 1)[0]
+    return f"Write {_choice(condition, then, otherwise)}."
+
+
+def _part_before(text: str, end: int) -> str:
+    """The text before a place, from the bracket or comma that it stands behind."""
+    depth = 0
+    for start in range(end, 0, -1):
+        char = text[start - 1]
+        depth += (char == ")") - (char == "(")
+        if depth < 0 or (char == "," and not depth):
+            return text[start:end]
+    return text[:end]
 
 
 def _choice(*parts: str) -> str:
@@ -201,8 +231,10 @@ def advise_bracketed_word(word: str, text: str, bracket: int) -> str | None:
     """What to write instead of `IF(c, a, b)` or `AND(c, d)`, whose bracket is at this place; None for other parts."""
     parts = split_arguments(text, bracket + 1)
     if word == "IF" and len(parts) == 3:  # noqa: PLR2004
-        return f"Write {_choice(*parts)}."
-    return f"Write {f' {word} '.join(parts)}." if word in {"AND", "OR"} and len(parts) > 1 else None
+        return f"Write ({_choice(*parts)})."
+    return (
+        f"Write ({f' {word} '.join(parts)})." if word in {"AND", "OR"} and len(parts) > 1 else None
+    )
 
 
 def split_arguments(text: str, start: int) -> list[str]:
@@ -252,6 +284,18 @@ def as_condition(node: Expr) -> Expr:
         case _:
             half = Number(value=0.5, span=node.span)
             return Relation(operator=">", left=node, right=half, span=node.span)
+
+
+def advise_weight(node: Expr) -> str:
+    """What to write instead of an argument without a weight; `ROUGE * 0.5` has one already."""
+    match node:
+        case (
+            Arithmetic(operator="*", left=part, right=Number(value=weight))
+            | Arithmetic(operator="*", left=Number(value=weight), right=part)
+        ):
+            return f"Write {format_expression(part)}:{format_number(weight)}."
+        case _:
+            return f"Write {format_expression(node)}:0.5, with the weight that you want."
 
 
 def _sample(names: Collection[str]) -> str:

@@ -10,6 +10,7 @@ from mosaico.formula.advice import (
     advise_metric,
     advise_pass_arguments,
     advise_statistic,
+    advise_weight,
     as_condition,
 )
 from mosaico.formula.ast import (
@@ -174,8 +175,8 @@ class _Checker:
     def _check_weights(self, function: FormulaFunction, call: Call) -> None:
         for argument in call.arguments:
             if function.weighted and argument.weight is None:
-                remedy = f"Write {_printable_expression(argument.value)}:0.5, with the weight that you want."
-                self._report(argument.value.span, f"{function.name} needs a weight here", remedy)
+                message = f"{function.name} needs a weight here"
+                self._report(argument.value.span, message, advise_weight(argument.value))
             elif not function.weighted and argument.weight is not None:
                 remedy = "Remove the weight, or use WEIGHTED_SUM."
                 self._report(argument.value.span, f"{function.name} takes no weights", remedy)

@@ -104,10 +104,13 @@ def evaluate(
         _reject_values(values_error)
         raise typer.Exit(EXIT_INVALID) from None
     _reject_values(values_error)
-    value, reason = formula.evaluate(add_other_names(inputs, formula.references))
+    known_values = add_other_names(inputs, formula.references)
+    value, reason = formula.evaluate(known_values)
     if value is None:
         print_status(f"error: the formula is undefined: {reason}")
-        print_status("hint: add the values that it reads: --values '{\"METRIC\": 0.5}'")
+        missing = {str(key): 0.5 for key in formula.references if key not in known_values}
+        if missing:
+            print_status(f"hint: add the values that it reads: --values '{json.dumps(missing)}'")
         raise typer.Exit(EXIT_UNDEFINED)
     print_result(repr(value))
 

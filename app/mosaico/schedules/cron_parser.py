@@ -41,10 +41,16 @@ MAX_DIGITS = 10
 
 
 class InvalidCron(Invalid):
-    """The cron expression is not valid; the message names the column and what to write instead."""
+    """The cron expression is not valid; the message names the column and what to write instead.
 
-    def __init__(self, message: str, remedy: str, *, start: int, end: int) -> None:
+    `replacement` is what to write in the place of `start` to `end`, where it is known.
+    """
+
+    def __init__(
+        self, message: str, remedy: str, *, start: int, end: int, replacement: str | None = None
+    ) -> None:
         self.column, self.message, self.remedy = start + 1, message, remedy
+        self.start, self.end, self.replacement = start, end, replacement
         detail = f"column {self.column}: {message}; {remedy}"
         item = ErrorItem(pointer="/cronExpression", detail=detail, span=(start, end))
         super().__init__("the cron expression is not valid; correct it", errors=[item])
@@ -86,6 +92,12 @@ class _Token(NamedTuple):
 
     def error(self, message: str, remedy: str) -> InvalidCron:
         return InvalidCron(message, remedy, start=self.start, end=self.start + len(self.text))
+
+    def replaced(self, message: str, replacement: str) -> InvalidCron:
+        """The error whose remedy is another text in this place."""
+        end = self.start + len(self.text)
+        remedy = f"write {replacement}"
+        return InvalidCron(message, remedy, start=self.start, end=end, replacement=replacement)
 
 
 class CronField(NamedTuple):
@@ -156,13 +168,24 @@ def numbers_of_item(text: str, field: CronField) -> list[int]:
 def _advise_fields(text: str) -> str:
     """What to write instead of another number of fields."""
     for schedules in translate_fields(text):
-        try:
-            for schedule in schedules:
-                parse_fields(schedule)
-        except InvalidCron:
-            continue
-        return advise_schedules(schedules)
+        mended = [_mend(schedule) for schedule in schedules]
+        valid = [schedule for schedule in mended if schedule is not None]
+        if len(valid) == len(mended):
+            return advise_schedules(valid)
     return "write second, minute, hour, day of month, month and day of week, separated by spaces"
+
+
+def _mend(text: str) -> str | None:
+    """The expression with the replacements of its errors; None if one has no replacement."""
+    while True:
+        try:
+            parse_fields(text)
+        except InvalidCron as error:
+            if error.replacement is None:
+                return None
+            text = f"{text[: error.start]}{error.replacement}{text[error.end :]}"
+        else:
+            return text
 
 
 def _expand_macro(macro: _Token) -> str:
@@ -249,23 +272,20 @@ def _parse_item(item: _Token, field: CronField) -> int:
         # `SUN-SUN` is every day in Spring, although it reads as one day: it is rejected. Ranges do
         # not wrap around, because `FRI-MON` could mean four days or be a mistake.
         if high < low or (dash and field is WEEKDAY_FIELD and low == SUNDAY_AS_7):
-            raise item.error(
-                f"the range {span!r} of the {field.name} is not ascending",
-                _advise_range(first, low, high, step, field),
-            )
+            message = f"the range {span!r} of the {field.name} is not ascending"
+            if low == high:
+                raise item.error(message, f"write {first} for this day, or * for every day")
+            raise item.replaced(message, _unwrap(first, low, high, step, field))
     return sum(1 << number for number in range(low, high + 1, step))
 
 
-def _advise_range(first: str, low: int, high: int, step: int, field: CronField) -> str:
+def _unwrap(first: str, low: int, high: int, step: int, field: CronField) -> str:
     """The items that a descending range stands for."""
-    if low == high:
-        return f"write {first} for this day, or * for every day"
     names = [str(number) for number in range(field.high + 1)]
     if not first.isdigit():
         offset = 0 if field is WEEKDAY_FIELD else 1
         names = [*[""] * offset, *field.names, field.names[0]]
-    items = unwrap_range(low, high, step, first=field.first, last=field.high, names=names)
-    return f"write {items}"
+    return unwrap_range(low, high, step, first=field.first, last=field.high, names=names)
 
 
 def _parse_value(item: _Token, text: str, field: CronField) -> int:
@@ -277,13 +297,19 @@ def _parse_value(item: _Token, text: str, field: CronField) -> int:
             # as 11, November.
             return index or SUNDAY_AS_7
         return index + 1
-    full_names = [name.upper() for name in field.full_names]
-    if text.isascii() and text.upper() in full_names:
-        short_name = field.names[full_names.index(text.upper())]
-        raise item.error(f"{_quote(item)} is not a valid {field.name}", f"write {short_name}")
+    if _shorten_names(text, field) != text:
+        message = f"{_quote(item)} is not a valid {field.name}"
+        raise item.replaced(message, _shorten_names(item.text, field))
     if not _NUMBER.fullmatch(text):
         raise item.error(f"{_quote(item)} is not a valid {field.name}", _remedy(field))
     return _parse_number(item, text, field.low, field.high, field)
+
+
+def _shorten_names(text: str, field: CronField) -> str:
+    """The item with `MON` for `Monday`."""
+    for short_name, full_name in zip(field.names, field.full_names, strict=True):
+        text = re.sub(rf"(?ai)\b{full_name}\b", short_name, text)
+    return text
 
 
 def _parse_weekday(item: _Token, text: str) -> int:

@@ -16,6 +16,7 @@ from mosaico.benchmarks.queries import find_production
 from mosaico.core.batch_delete import delete_batch
 from mosaico.core.defaults import KEEP_SCHEDULE_FIRES
 from mosaico.core.errors import AppError, Conflict, Invalid, Unavailable
+from mosaico.core.text import count_noun
 from mosaico.jobs.declarations import StartScheduledRuns
 from mosaico.jobs.handlers import describe_error
 from mosaico.jobs.queue import enqueue_many
@@ -339,7 +340,9 @@ def _count_failure(schedule: ScheduleConfig, error: str, now: datetime) -> None:
         max_failures=schedule.max_consecutive_failures,
         auto_disable=schedule.auto_disable_on_failure,
     ):
-        reason = f"{schedule.consecutive_failures} failures in a row, the last one {error}"
+        reason = (
+            f"{count_noun(schedule.consecutive_failures, 'failure')} in a row, the last one {error}"
+        )
         disable(schedule, f"{reason}; fix the cause, then enable the schedule", now)
 
 

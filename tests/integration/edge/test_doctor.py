@@ -111,6 +111,8 @@ def test_doctor__has_the_settings_of_the_service_and_not_its_own(
     assert "agent bot at http://127.0.0.1" in items["Langfuse"]["finding"]
     assert "not allowed" not in items["Langfuse"]["finding"]
     assert "mail.example" not in items["mail server"]["finding"]
+    shown = CliRunner().invoke(cli, ["doctor"])
+    assert f"{str(reached_service.client.base_url).rstrip('/')}/system" in shown.stderr
 
 
 def test_doctor__without_an_admin_key_says_which_one_it_needs(

@@ -40,6 +40,16 @@ def test_auto_disable__last_failure_disables_with_reason(
     assert (enabled["consecutiveFailures"], enabled["disabledReason"]) == (0, None)
 
 
+def test_auto_disable__first_failure_of_one_allowed(
+    prepared_service: Service, due: Due, tick: Tick
+) -> None:
+    due(TWO, maxConsecutiveFailures=1)
+    prepared_service.patch("/benchmarks/bench-001", {"runName": "gone"})
+    tick(TWO)
+    prepared_service.work()
+    assert schedule(prepared_service)["disabledReason"].startswith("1 failure in a row")
+
+
 def test_auto_disable__ended_run_that_no_job_has_counted_stops_the_next_instant(
     prepared_service: Service, due: Due, tick: Tick, rows: DatabaseReader
 ) -> None:

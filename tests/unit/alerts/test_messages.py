@@ -264,6 +264,21 @@ def test_render_alerts__rules_about_one_number_are_one_item() -> None:
     ]
 
 
+def test_render_alerts__the_title_of_a_cause_has_the_limit_of_its_most_severe_rule() -> None:
+    drop, floor = (
+        AlertDetails(value_name="answer quality", is_share=True, since=NOW, title_note=note)
+        for note in ("limit 10 %", "below 0.85")
+    )
+    message = render(
+        FakeAlert(name="regression", id="e-1", severity="WARNING"),
+        FakeAlert(name="10 % drop", id="e-2", severity="WARNING", details=drop),
+        FakeAlert(name="floor", id="e-3", baseline=None, details=floor),
+    )
+    title = "Support bot: answer quality 0.900 → 0.620, below 0.85"
+    assert message_title(message) == f"[CRITICAL] {title} (nightly-support)"
+    assert [item.title for item in message.items] == [title]
+
+
 def test_render_alerts__two_values_that_are_equal_by_chance_are_two_items() -> None:
     safety = AlertDetails(value_name="safety", is_share=True, since=NOW)
     message = render(

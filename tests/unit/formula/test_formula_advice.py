@@ -39,7 +39,7 @@ TABLE: list[tuple[str, str, str, float]] = [
     ("SUM", "unknown metric SUM", "ROUGE.sum", 30.0),
     ("SUM(ROUGE)", "unknown function SUM", "ROUGE.sum", 30.0),
     ("COUNT(ROUGE)", "unknown function COUNT", "ROUGE.count", 60.0),
-    ("SUM(ROUGE, BLEU)", "unknown function SUM", "ROUGE + BLEU", 0.75),
+    ("SUM(ROUGE, BLEU)", "unknown function SUM", "(ROUGE + BLEU)", 0.75),
     ("SUM(ROUGE:2, BLEU:1)", "unknown function SUM", "WEIGHTED_SUM(ROUGE:2, BLEU:1)", 1.25),
     ("MEAN(ROUGE, BLEU)", "unknown function MEAN", "AVERAGE(ROUGE, BLEU)", 0.375),
     ("MEAN(ROUGE)", "unknown function MEAN", "ROUGE", 0.5),
@@ -50,10 +50,14 @@ TABLE: list[tuple[str, str, str, float]] = [
     ("MEDIAN(LATENCY_MS)", "unknown function MEDIAN", "LATENCY_MS.p50", 90.0),
     ("POWER(ROUGE, 2)", "unknown function POWER", "POW(ROUGE, 2)", 0.25),
     ("LN(ROUGE)", "unknown function LN", "LOG(ROUGE)", math.log(0.5)),
-    ("LOG10(ROUGE)", "unknown function LOG10", "LOG(ROUGE) / LOG(10)", math.log10(0.5)),
+    ("LOG10(ROUGE)", "unknown function LOG10", "(LOG(ROUGE) / LOG(10))", math.log10(0.5)),
     ("SCORE", "SCORE needs the name", 'SCORE["name"]', 0.125),
+    ('SCORE("name")', "unknown function SCORE", 'SCORE["name"]', 0.125),
+    ("SCORE(name)", "unknown function SCORE", 'SCORE["name"]', 0.125),
     ("PASS_AT_3(TASK_PASSED)", "unknown function", "PASS_AT_K(TASK_PASSED, 3)", 0.875),
     ("PASS_HAT_3(TASK_PASSED)", "unknown function", "PASS_POW_K(TASK_PASSED, 3)", 0.375),
+    ("pass@3", "unknown character @", "PASS_AT_K(TASK_PASSED, 3)", 0.875),
+    ("pass^3", "unknown operator ^", "PASS_POW_K(TASK_PASSED, 3)", 0.375),
     ("PASS_AT_K(TASK_PASSED)", "takes a metric and", "PASS_AT_K(TASK_PASSED, 3)", 0.875),
     ("PASS_POW_K(TASK_PASSED, 2.5)", "takes a metric and", "PASS_POW_K(TASK_PASSED, 3)", 0.375),
     ("ROUGE && BLEU", "unknown operator &&", "IF ROUGE > 0.5 AND BLEU > 0.5 THEN 1 ELSE 0", 0.0),
@@ -62,7 +66,7 @@ TABLE: list[tuple[str, str, str, float]] = [
     ("ROUGE AND BLEU < 1", "needs a condition", "IF ROUGE > 0.5 AND BLEU < 1 THEN 1 ELSE 0", 0.0),
     ("ROUGE >= 0.5", "gives a condition", "IF ROUGE >= 0.5 THEN 1 ELSE 0", 1.0),
     ("ROUGE > 0.4 ? 2 : 3", "unknown character ?", "IF ROUGE > 0.4 THEN 2 ELSE 3", 2.0),
-    ("IF(ROUGE > 0.4, 2, 3)", "found ','", "IF ROUGE > 0.4 THEN 2 ELSE 3", 2.0),
+    ("IF(ROUGE > 0.4, 2, 3)", "found ','", "(IF ROUGE > 0.4 THEN 2 ELSE 3)", 2.0),
     ("LATENCY_MS.p100", "unknown statistic", "max", 999.0),
     ("LATENCY_MS.median", "unknown statistic", "p50", 90.0),
 ]
@@ -101,9 +105,42 @@ def test_formula_advice__nothing_with_a_meaning_is_to_be_removed(text: str) -> N
     assert not any("Remove it" in mistake.remedy for mistake in mistakes)
 
 
-def test_formula_advice__excel_and_in_a_choice() -> None:
-    [first, *_] = check_formula("IF AND(ROUGE > 0.4, BLEU > 0.4) THEN 1 ELSE 0", known()).mistakes
-    assert "Write ROUGE > 0.4 AND BLEU > 0.4." in first.remedy
+# (written, the part that the advice replaces, its value): operators stand around the part.
+INSIDE = [
+    ("2 * SUM(ROUGE, BLEU)", "SUM(ROUGE, BLEU)", 1.5),
+    ("SUM(ROUGE, BLEU) / 2", "SUM(ROUGE, BLEU)", 0.375),
+    ("1 - SUM(ROUGE - BLEU, F1_SCORE)", "SUM(ROUGE - BLEU, F1_SCORE)", 0.0),
+    ("SUM(IF BLEU > 0.5 THEN 1 ELSE 0, ROUGE)", "SUM(IF BLEU > 0.5 THEN 1 ELSE 0, ROUGE)", 0.5),
+    ("1 / LOG10(ROUGE)", "LOG10(ROUGE)", 1 / math.log10(0.5)),
+    ("IF(ROUGE > 0.4, 2, 3) * 10", "IF(ROUGE > 0.4, 2, 3)", 20.0),
+    ("10 * (ROUGE > 0.4 ? 2 : 3)", "ROUGE > 0.4 ? 2 : 3", 20.0),
+    ("MAX(BLEU, ROUGE > 0.4 ? 2 : 3, 1)", "ROUGE > 0.4 ? 2 : 3", 2.0),
+    ("IF AND(ROUGE > 0.4, BLEU > 0.4) THEN 1 ELSE 0", "AND(ROUGE > 0.4, BLEU > 0.4)", 0.0),
+    ("IF NOT AND(ROUGE > 0.4, BLEU > 0.4) THEN 1 ELSE 0", "AND(ROUGE > 0.4, BLEU > 0.4)", 1.0),
+    ("IF NOT OR(BLEU > 0.4, ROUGE > 0.4) THEN 1 ELSE 0", "OR(BLEU > 0.4, ROUGE > 0.4)", 0.0),
+    ("WEIGHTED_SUM(ROUGE * 0.5, BLEU:1)", "ROUGE * 0.5", 0.5),
+    ("WEIGHTED_SUM(2 * (ROUGE + BLEU), BLEU:1)", "2 * (ROUGE + BLEU)", 1.75),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "part", "value"), INSIDE, ids=[row[0] for row in INSIDE])
+def test_formula_advice__form_in_the_place_of_a_part_means_what_was_meant(
+    text: str, part: str, value: float
+) -> None:
+    [first, *_] = check_formula(text, known()).mistakes
+    advised = first.remedy.removeprefix("Write ").removesuffix(".")
+    result = compile_formula(text.replace(part, advised), known()).evaluate(VALUES)
+    assert result.value == pytest.approx(value), result.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"), [("LOG(ROUGE)", None), ("ROUGE + BLEU.p90", '{"BLEU.p90": 0.5}')]
+)
+def test_formula_eval__asks_for_the_values_that_are_missing(text: str, hint: str | None) -> None:
+    result = CliRunner().invoke(cli, ["eval", text, "--values", '{"ROUGE": 0}'])
+    assert "is undefined" in result.stderr
+    assert ("--values" in result.stderr) == (hint is not None)
+    assert hint is None or hint in result.stderr
 
 
 @pytest.mark.parametrize(

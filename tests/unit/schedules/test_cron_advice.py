@@ -46,6 +46,10 @@ REFUSED: list[tuple[str, str, Meaning]] = [
     ("30 9 * * MON-FRI", "5 fields", lambda at: (at.hour, at.minute) == (9, 30) and at.weekday() < SATURDAY),
     ("*/15 * * * *", "5 fields", lambda at: at.minute % 15 == 0),
     ("0 2 13 * FRI", "5 fields", lambda at: at_hours(2)(at) and (at.day == 13 or at.weekday() == FRIDAY)),
+    ("0 22-6 * * *", "5 fields", at_hours(22, 23, *range(7))),
+    ("0 2 * * FRI-MON", "5 fields", on(FRIDAY, SATURDAY, SUNDAY, MONDAY)),
+    ("0 2 * * Friday-Monday", "5 fields", on(FRIDAY, SATURDAY, SUNDAY, MONDAY)),
+    ("0 2 13 * FRI-MON", "5 fields", lambda at: at_hours(2)(at) and (at.day == 13 or at.weekday() not in {TUESDAY, WEDNESDAY, THURSDAY})),
     ("0 2 * * */2", "5 fields", on(SUNDAY, TUESDAY, THURSDAY, SATURDAY)),
     # Quartz: a year, and Sunday is 1
     ("0 0 2 ? * 2-6 *", "7 fields", on(MONDAY, TUESDAY, WEDNESDAY, THURSDAY, FRIDAY)),
@@ -55,6 +59,8 @@ REFUSED: list[tuple[str, str, Meaning]] = [
     ("0 0 2 * * MON - FRI", "8 fields", on(MONDAY, TUESDAY, WEDNESDAY, THURSDAY, FRIDAY)),
     ("0\t0 2 * * *", "5 fields", at_hours(2)),
     # full names
+    ("0 0 2 * * Monday-Friday", "not a valid day of week", on(MONDAY, TUESDAY, WEDNESDAY, THURSDAY, FRIDAY)),
+    ("0 0 2 * * MON,tuesday-Thursday/2", "not a valid day of week", on(MONDAY, TUESDAY, THURSDAY)),
     ("0 0 2 * * Monday", "not a valid day of week", on(MONDAY)),
     ("0 0 2 * march *", "not a valid month", lambda at: at_hours(2)(at) and at.month == 3),
 ]  # fmt: skip

@@ -146,7 +146,7 @@ def _view(session: Session, event: AlertEvent, now: datetime) -> dict[str, Any]:
     figures = FigureFormat(details.unit, details.is_share)
     return {
         "agent": names.agent,
-        "headline": headline_of(event),
+        "headline": headline_of(event, event.details.title_note),
         "benchmark": names.benchmark,
         "run": run,
         "traces": [
