@@ -227,13 +227,12 @@ class Redactor:
         is_removed = self._is_removed(key) or any(".".join(rest) == key for rest in inside)
         if member is not None and is_removed:
             return MARK
-        rests = [*self._rests.get(key, ()), *_split_paths(map(".".join, inside)).get(key, ())]
-        return self.value(member, rests)
+        rests = [rest for end in _ends_of(key) for rest in self._rests.get(end, ())]
+        return self.value(member, [*rests, *_split_paths(map(".".join, inside)).get(key, ())])
 
     def _is_removed(self, name: str) -> bool:
         """Return whether a path is a name or its end: `user.id` of the attribute `enduser.user.id`."""
-        names = name.split(".")
-        return any(".".join(names[first:]) in self._paths for first in range(len(names)))
+        return any(end in self._paths for end in _ends_of(name))
 
     def _without_matches(self, text: str) -> str:
         # RE2 searches bytes: in a text it would count the characters before each match.
@@ -272,6 +271,12 @@ def _integer(digits: str) -> int | str:
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_members, parse_int=_integer)
+
+
+def _ends_of(name: str) -> Iterator[str]:
+    """A name with dots, and what follows each of its dots."""
+    names = name.split(".")
+    return (".".join(names[first:]) for first in range(len(names)))
 
 
 def _split_paths(paths: Iterable[str]) -> Mapping[str, Sequence[Names]]:

@@ -122,6 +122,10 @@ def test_marks__stay_whole_when_a_pattern_matches_their_word() -> None:
         ([{"rows": [{"customer": {"email": 1}}]}], [{"rows": [{"customer": {"email": MARK}}]}]),
         ({"customer": '{"email": "x"}'}, {"customer": f'{{"email": "{MARK}"}}'}),
         ({"customer.email": "x"}, {"customer.email": MARK}),
+        (
+            {"trace.metadata.customer": '{"email": "x"}'},
+            {"trace.metadata.customer": f'{{"email": "{MARK}"}}'},
+        ),
         ({"email": "x", "customer": "y"}, {"email": "x", "customer": "y"}),
         ({"customer": {"email": None}}, {"customer": {"email": None}}),
     ],
