@@ -22,10 +22,11 @@ MARK_BYTES: Final = MARK.encode()
 MAX_RULES: Final = 50
 MAX_PATTERN_CHARS: Final = 1000
 MAX_PATH_CHARS: Final = 200
-# Where a text can have JSON: an object, a list, a text with one of these, or the whole as a text.
-_JSON_STARTS: Final = re.compile(r'[\[{]|(?<!\\)"(?=\s*[\[{])|\A\s*"')
+# Where a text can have JSON: an object, a list or a text.
+_JSON_STARTS: Final = re.compile(r'[\[{]|(?<!\\)"')
 # Attempts to read JSON that is cut off, one for each level of it, may read a text so many times.
 _READINGS: Final = 100
+_REST_CHARS: Final = 4096
 # A longer integer is refused by Python.
 _MAX_DIGITS: Final = 4000
 _PATH_MARKS: Final = frozenset("[]*$'\"")
@@ -205,20 +206,28 @@ class Redactor:
         Raises: RecursionError for JSON that is too deep, or begins too often without an end.
         """
         done, end, left = 0, 0, _READINGS * len(text)
+        rest, base = text, 0
         while left > 0 and (begin := _JSON_STARTS.search(text, end)) is not None:
-            # The last character: before it are spaces.
-            start = begin.end() - 1
+            start = begin.start()
+            # An error counts the lines before it.
+            if start - base > _REST_CHARS:
+                rest, base = text[start:], start
             try:
-                document, end = _DECODER.raw_decode(text, start)
+                document, rest_end = _DECODER.raw_decode(rest, start - base)
             except json.JSONDecodeError as error:
-                left -= error.pos - start
+                left -= base + error.pos - start
                 end = start + 1
                 continue
-            redacted = self.value(document, inside)
+            end = base + rest_end
+            # Without an escape it says what it shows, and two quotes need not be a pair.
+            is_plain = isinstance(document, str) and "\\" not in text[start:end]
+            redacted = document if is_plain else self.value(document, inside)
             if redacted != document:
                 yield text[done:start]
                 yield json.dumps(redacted, ensure_ascii=False)
                 done = end
+            elif isinstance(document, str):
+                end = start + 1
         if left <= 0 < len(text):
             raise RecursionError
         yield text[done:]
