@@ -7,11 +7,14 @@ that RE2 would read as other characters are refused.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
+from mosaico.core.batches import batched
+
 MAX_PATTERN: Final = 10_000  # characters
+JOINED_PATTERNS: Final = 50
 
 
 class InvalidPattern(ValueError):
@@ -37,6 +40,15 @@ def compile_pattern(text: str) -> Pattern:
     """The compiled pattern. Raises InvalidPattern."""
     if len(text) > MAX_PATTERN:
         raise InvalidPattern(f"it is longer than {MAX_PATTERN} characters")
+    pattern = _compile(text)
+    # Only of a valid pattern, whose sets all end: the search takes time in proportion to its length.
+    misread_form = next(_misread_forms(text), None)
+    if misread_form is not None:
+        raise InvalidPattern(misread_form)
+    return pattern
+
+
+def _compile(text: str) -> Pattern:
     # Checks and evaluators are loaded by every process; most search no pattern, and the import takes 1.5 MiB.
     import re2
 
@@ -46,11 +58,43 @@ def compile_pattern(text: str) -> Pattern:
         pattern: Pattern = re2.compile(text, options=options)
     except re2.error as error:
         raise InvalidPattern(_explain(error)) from None
-    # Only of a valid pattern, whose sets all end: the search takes time in proportion to its length.
-    misread_form = next(_misread_forms(text), None)
-    if misread_form is not None:
-        raise InvalidPattern(misread_form)
     return pattern
+
+
+class PatternSet:
+    """Several valid patterns. Most texts have no match of any: one search for all of them together says so."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._patterns = [compile_pattern(pattern) for pattern in patterns]
+        self._searches = [
+            search
+            for batch in batched(patterns, JOINED_PATTERNS)
+            for search in _join_patterns(tuple(batch))
+        ]
+
+    def matches(self, data: bytes) -> bool:
+        """Return whether any pattern matches."""
+        return any(search.search(data) is not None for search in self._searches)
+
+    def find_spans(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """The begin and the end of each match of each pattern that is not empty."""
+        for pattern in self._patterns:
+            for match in pattern.finditer(data):
+                if match.start() < match.end():
+                    yield match.start(), match.end()
+
+
+@lru_cache(maxsize=64)
+def _join_patterns(patterns: tuple[str, ...]) -> list[Pattern]:
+    """One pattern that matches where one of the given ones does; these themselves if they cannot be joined."""
+    each = [compile_pattern(pattern) for pattern in patterns]
+    # The quote \Q goes on to the end of a pattern, and further when something follows.
+    if any("\\Q" in pattern for pattern in patterns):
+        return each
+    try:
+        return [_compile("|".join(f"(?:{pattern})" for pattern in patterns))]
+    except InvalidPattern:  # too large together, or with groups of the same name
+        return each
 
 
 # An escaped character, a class of characters with its content, or any other character.

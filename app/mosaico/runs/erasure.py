@@ -18,6 +18,7 @@ from mosaico.core.errors import Conflict
 from mosaico.core.text import join_words
 from mosaico.metrics.types import MetricNote
 from mosaico.run_store.models import BenchmarkRun, TraceResult
+from mosaico.runs.erased_attributes import forget_values, read_pairs
 from mosaico.traces.models import (
     CollectedTrace,
     Collection,
@@ -35,7 +36,7 @@ TEXT_COLUMNS: Final = (
     *("input", "expected_output", "output", "error", "tool_calls", "expected_any", "expected_all"),
 )
 NOT_REACHED: Final = (
-    "Not reached: backups of the database, messages and exports that were sent, the source of the traces, and answers of"
+    "Not reached: backups of the database, alerts, messages and exports that were made, the source of the traces, and answers of"
     " models in the LLM cache, which end after 30 days."
 )
 
@@ -228,7 +229,9 @@ def _erase_traces(
     positions = list(session.scalars(statement))
     if not positions:
         return 0
+    erased_pairs = read_pairs(session, collection_id, positions)
     remove_texts_at(session, collection_id, positions, attributes={ERASED: now.date().isoformat()})
+    forget_values(session, collection_id, erased_pairs)
     return len(positions)
 
 

@@ -1,17 +1,17 @@
 """What a benchmark removes from texts before they are stored: matches of patterns, and values at paths of JSON."""
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from mosaico.core.schemas import WireModel
-from mosaico.harness.text_search import InvalidPattern, Pattern, compile_pattern
+from mosaico.harness.text_search import InvalidPattern, PatternSet, compile_pattern
 from mosaico.harness.transcript import Transcript, TranscriptMessage, TranscriptStep, map_texts
 from mosaico.traces.storable_traces import id_of
 from mosaico.traces.types import Trace
@@ -22,7 +22,13 @@ MARK_BYTES: Final = MARK.encode()
 MAX_RULES: Final = 50
 MAX_PATTERN_CHARS: Final = 1000
 MAX_PATH_CHARS: Final = 200
-_JSON_STARTS: Final = ("{", "[", '"')
+# Where a text can have JSON: an object, a list or a text.
+_JSON_STARTS: Final = re.compile(r'[\[{]|(?<!\\)"')
+# Attempts to read JSON that is cut off, one for each level of it, may read a text so many times.
+_READINGS: Final = 100
+_REST_CHARS: Final = 4096
+# A longer integer is refused by Python.
+_MAX_DIGITS: Final = 4000
 _PATH_MARKS: Final = frozenset("[]*$'\"")
 
 # The names of a path, or those that are left of it inside of an object.
@@ -100,14 +106,21 @@ class Redactor:
     """Removes by rules. One object for all traces of a collection: it numbers traces whose names become equal."""
 
     def __init__(self, rules: RedactionRules) -> None:
-        self._patterns = [compile_pattern(pattern) for pattern in rules.patterns]
-        self._paths: Sequence[Names] = [tuple(path.split(".")) for path in rules.paths]
+        self._patterns = PatternSet(rules.patterns)
+        self._paths = frozenset(rules.paths)
+        # The rests of paths by the names before them, which one name in the data can be, with dots.
+        self._rests: Mapping[str, Sequence[Names]] = _split_paths(rules.paths)
         self._renamed = Counter[str]()
 
     def text(self, text: str, inside: Sequence[Names] = ()) -> str:
-        """The text without what the rules remove, also inside of JSON that it holds."""
-        if text.lstrip()[:1] in _JSON_STARTS:
-            text = self._json_text(text, inside)
+        """The text without what the rules remove, also inside of JSON that it holds.
+
+        Where JSON is too deep to be read, and paths might be in it, nothing of the text is left.
+        """
+        try:
+            text = "".join(self._json_parts(text, inside))
+        except RecursionError:
+            text = MARK if self._paths else text
         return self._without_matches(text)
 
     def value(self, value: Any, inside: Sequence[Names] = ()) -> Any:
@@ -156,10 +169,16 @@ class Redactor:
         )
 
     def _ids(self, trace: Trace, question: str | None) -> dict[str, Any]:
-        """New IDs of a trace that is named by its question: questions that are equal now are trials of one item."""
-        if question is None or trace.input == question or trace.item_id != id_of(trace.input or ""):
+        """New IDs of a trace that is named by a text: items whose texts are equal now are trials of one item."""
+        if trace.item_id == id_of(trace.input or ""):
+            item_id = id_of(question or "")
+        elif " " in trace.item_id:
+            # Some files name items by several texts, such as the variables of a prompt.
+            item_id = self.text(trace.item_id)
+        else:
             return {}
-        item_id = id_of(question)
+        if item_id == trace.item_id:
+            return {}
         # A file without IDs has them of its questions; other sources give traces IDs of their own.
         if not trace.trace_id.startswith(trace.item_id):
             return {"item_id": item_id}
@@ -168,8 +187,7 @@ class Redactor:
 
     def _tag(self, tag: str) -> str:
         name, colon, _ = tag.partition(":")
-        is_removed = colon and any(_ends_at(path, name) for path in self._paths)
-        return f"{name}:{MARK}" if is_removed else self._without_matches(tag)
+        return f"{name}:{MARK}" if colon and self._is_removed(name) else self._without_matches(tag)
 
     def _transcript(self, transcript: Transcript) -> Transcript:
         return map_texts(
@@ -182,54 +200,102 @@ class Redactor:
             return replace(step, wire=step.wire and tuple(map(self.value, step.wire)))
         return replace(step, arguments=self.value(step.arguments))
 
-    def _json_text(self, text: str, inside: Sequence[Names]) -> str:
-        try:
-            document = json.loads(text)
-            redacted = self.value(document, inside)
-        except (ValueError, RecursionError):
-            return text
-        return text if redacted == document else json.dumps(redacted, ensure_ascii=False)
+    def _json_parts(self, text: str, inside: Sequence[Names]) -> Iterator[str]:
+        """The parts of a text, each JSON document in it without what the rules remove.
+
+        Raises: RecursionError for JSON that is too deep, or begins too often without an end.
+        """
+        done, end, left = 0, 0, _READINGS * len(text)
+        rest, base = text, 0
+        while left > 0 and (begin := _JSON_STARTS.search(text, end)) is not None:
+            start = begin.start()
+            # An error counts the lines before it.
+            if start - base > _REST_CHARS:
+                rest, base = text[start:], start
+            try:
+                document, rest_end = _DECODER.raw_decode(rest, start - base)
+            except json.JSONDecodeError as error:
+                left -= base + error.pos - start
+                end = start + 1
+                continue
+            end = base + rest_end
+            # Without an escape it says what it shows, and two quotes need not be a pair.
+            is_plain = isinstance(document, str) and "\\" not in text[start:end]
+            redacted = document if is_plain else self.value(document, inside)
+            if redacted != document:
+                yield text[done:start]
+                yield json.dumps(redacted, ensure_ascii=False)
+                done = end
+            elif isinstance(document, str):
+                end = start + 1
+        if left <= 0 < len(text):
+            raise RecursionError
+        yield text[done:]
 
     def _member(self, key: str, member: Any, inside: Sequence[Names]) -> Any:
-        is_removed = any(_ends_at(path, key) for path in self._paths)
-        if member is not None and (is_removed or any(".".join(rest) == key for rest in inside)):
+        is_removed = self._is_removed(key) or any(".".join(rest) == key for rest in inside)
+        if member is not None and is_removed:
             return MARK
-        # A name in the data can have dots, too.
-        rests = [
-            path[count:]
-            for path in (*self._paths, *inside)
-            for count in range(1, len(path))
-            if ".".join(path[:count]) == key
-        ]
-        return self.value(member, rests)
+        rests = [rest for end in _ends_of(key) for rest in self._rests.get(end, ())]
+        return self.value(member, [*rests, *_split_paths(map(".".join, inside)).get(key, ())])
+
+    def _is_removed(self, name: str) -> bool:
+        """Return whether a path is a name or its end: `user.id` of the attribute `enduser.user.id`."""
+        return any(end in self._paths for end in _ends_of(name))
 
     def _without_matches(self, text: str) -> str:
         # RE2 searches bytes: in a text it would count the characters before each match.
         data = text.encode("utf-8", "surrogatepass")
-        redacted = reduce(_cut_matches, self._patterns, data)
-        return text if redacted is data else redacted.decode("utf-8", "surrogatepass")
+        if not self._patterns.matches(data):
+            return text
+        # Marks stay whole: \w+ would match inside of one, and add another.
+        cut = MARK_BYTES.join(map(self._cut_part, data.split(MARK_BYTES)))
+        return cut.decode("utf-8", "surrogatepass")
+
+    def _cut_part(self, data: bytes) -> bytes:
+        """The data with marks in the place of matches: one where matches of several patterns overlap, as the rest of one
+        must not stay because another was cut first.
+        """
+        pieces, end = [], 0
+        for start, stop in sorted(self._patterns.find_spans(data)):
+            if start >= end:
+                pieces.append(data[end:start])
+            end = max(end, stop)
+        return MARK_BYTES.join((*pieces, data[end:]))
 
 
-def _cut_matches(data: bytes, pattern: Pattern) -> bytes:
-    """The data with marks in the place of matches; the same object without any."""
-    if pattern.search(data) is None:
-        return data
-    # Marks stay whole: \w+ would match inside of one, and add another.
-    return MARK_BYTES.join(_cut_part(part, pattern) for part in data.split(MARK_BYTES))
+def _members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """The members of an object; a name that is repeated has the list of its values, so that each of them is read."""
+    members = dict(pairs)
+    if len(members) == len(pairs):
+        return members
+    values = defaultdict[str, list[Any]](list)
+    for name, member in pairs:
+        values[name].append(member)
+    return {name: one if len(one) > 1 else one[0] for name, one in values.items()}
 
 
-def _cut_part(data: bytes, pattern: Pattern) -> bytes:
-    pieces, end = [], 0
-    for match in pattern.finditer(data):
-        pieces.append(data[end : match.start()])
-        end = match.end()
-    return MARK_BYTES.join((*pieces, data[end:]))
+def _integer(digits: str) -> int | str:
+    return int(digits) if len(digits) <= _MAX_DIGITS else digits
 
 
-def _ends_at(path: Names, name: str) -> bool:
-    """Return whether a path is the end of a name with dots: `user.id` of the attribute `enduser.user.id`."""
-    text = ".".join(path)
-    return name == text or name.endswith(f".{text}")
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_members, parse_int=_integer)
+
+
+def _ends_of(name: str) -> Iterator[str]:
+    """A name with dots, and what follows each of its dots."""
+    names = name.split(".")
+    return (".".join(names[first:]) for first in range(len(names)))
+
+
+def _split_paths(paths: Iterable[str]) -> Mapping[str, Sequence[Names]]:
+    """What follows in each path, by the names before it."""
+    rests = defaultdict[str, list[Names]](list)
+    for path in paths:
+        names = path.split(".")
+        for count in range(1, len(names)):
+            rests[".".join(names[:count])].append(tuple(names[count:]))
+    return rests
 
 
 def count_marked_texts(trace: Trace) -> int:

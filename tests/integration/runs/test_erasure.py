@@ -43,7 +43,10 @@ def run(service: Service) -> JSON:
 
 def stored_texts(service: Service) -> str:
     """Everything that is stored of traces, as one text."""
-    tables = ("collected_traces", "trace_transcripts", "trace_results", "otel_spans", "audit_log")
+    tables = (
+        *("collected_traces", "trace_transcripts", "trace_results", "otel_spans", "audit_log"),
+        *("run_attributes", "stored_comparisons", "benchmark_runs", "kpi_history"),
+    )
     with service.resources.db.read() as session:
         return "".join(
             row
@@ -80,6 +83,41 @@ def test_purge__erases_texts_everywhere_and_keeps_values(
     # Others keep theirs, and nothing is left to erase.
     assert "bob" in stored_texts(service)
     assert purge(service, body) == (0, 0)
+
+
+def test_purge__forgets_what_runs_record_of_the_user_alone(service: Service) -> None:
+    def night(number: int, note: str, model: str) -> JSON:
+        rows = [pair(place, "yes", "yes") for place in range(10)]
+        for place, row in enumerate(rows):
+            row |= {"traceId": f"{number}-{place}", "attributes": {"model": model, "user": "bob"}}
+        for row in rows[:3]:
+            row["attributes"] |= {"user": ACTOR, "note": note}
+        service.upload(rows, run_name=f"night {number}")
+        return service.complete_run(runName=f"night {number}")
+
+    service.create_agent()
+    service.create_benchmark(metrics=["ACCURACY"])
+    first, second = night(1, "calm", "m-1"), night(2, SECRET, "m-2")
+    pages = [f"/benchmark-runs/{run['id']}/attributes" for run in (first, second)]
+
+    def compare() -> JSON:
+        path = "/benchmark-runs/compare"
+        return service.get(path, candidate=second["id"], baseline=first["id"])
+
+    for stored in (compare(), service.get(pages[1]), second["verdict"]):
+        assert SECRET in json.dumps(stored)
+    assert purge(service, {"userId": ACTOR}) == (6, 0)
+    everything = stored_texts(service)
+    assert (SECRET in everything, "calm" in everything) == (False, False)
+    # What others have, too, stays.
+    [change] = service.get(pages[1])["whatChanged"]["differences"]
+    assert (change["name"], change["before"], change["after"]) == ("model", "m-1", "m-2")
+    assert service.get(pages[0])["profile"]["values"]["model"] == [{"value": "m-1", "items": 10}]
+    assert (
+        "model m-1 → m-2"
+        in service.get(f"/benchmark-runs/{second['id']}")["verdict"]["differences"]
+    )
+    assert SECRET not in json.dumps(compare())
 
 
 def test_purge__of_an_item_is_that_of_one_dataset(service: Service, run: JSON) -> None:

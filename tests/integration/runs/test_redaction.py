@@ -105,6 +105,20 @@ def test_file_of_the_form_and_of_a_harness__are_redacted(service: Service) -> No
     assert MAIL not in stored(service)
 
 
+def test_names_of_columns_and_keys__are_redacted(service: Service) -> None:
+    service.create_benchmark(metrics=["ROUGE"], redact=RULES)
+    table = f"who is {MAIL}?,answer to {MAIL},{MAIL}\nwho is bob?,bob,x\n"
+    response = service.client.post(
+        "/datasets",
+        data={"name": "support", "runName": "form"},
+        files={"file": ("a.csv", table.encode())},
+    )
+    assert response.status_code in (303, 422), response.text
+    service.upload([row | {MAIL: "x"} for row in traces()], run_name="lines")
+    assert MARK in stored(service)
+    assert MAIL not in stored(service)
+
+
 @pytest.mark.parametrize("signal", ["traces", "json", "logs", "large"])
 def test_spans__are_redacted_by_all_benchmarks_that_read_spans(
     service: Service, signal: str

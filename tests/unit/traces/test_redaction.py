@@ -51,6 +51,66 @@ def test_text__of_deep_json_is_still_searched() -> None:
     assert MARK in redactor(MAIL).text("[" * 100_000 + '"a@b.cd"')
 
 
+def test_text__that_is_too_deep_for_its_paths_is_removed() -> None:
+    deep = "[" * 3000 + '{"user": "ada"}' + "]" * 3000
+    assert redactor(paths=("user",)).text(deep) == MARK
+    assert redactor(MAIL).text(deep) == deep
+    # Each of many brackets begins what ends nowhere.
+    endless = "[" * 500 + '"x", ' * 1000
+    assert redactor(paths=("user",)).text(endless) == MARK
+    assert redactor(MAIL).text(endless) == endless
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ('It said {"user": "ada"}.', f'It said {{"user": "{MARK}"}}.'),
+        ('```json\n{"user": "ada"}\n```', f'```json\n{{"user": "{MARK}"}}\n```'),
+        ('{"user": "a"}\n{"user": "b"}', f'{{"user": "{MARK}"}}\n{{"user": "{MARK}"}}'),
+        ('\ufeff{"user": "ada"}', f'\ufeff{{"user": "{MARK}"}}'),
+        (r'sent "{\"user\": \"ada\"}"', f'sent "{{\\"user\\": \\"{MARK}\\"}}"'),
+        (r'[1] "\"{\\\"user\\\": 1}\""', rf'[1] "\"{{\\\"user\\\": \\\"{MARK}\\\"}}\""'),
+        ('said "{"user": "ada"}"', f'said "{{"user": "{MARK}"}}"'),
+        ('5" or {"user": "ada"}', f'5" or {{"user": "{MARK}"}}'),
+        ('{"user": "ada", "user": "bob"}', f'{{"user": "{MARK}"}}'),
+        ('{"n": %s, "user": "ada"}' % ("1" * 5000), f'{{"n": "{"1" * 5000}", "user": "{MARK}"}}'),
+        ("if (x) { return [a, b] }", "if (x) { return [a, b] }"),
+        ('{"open": {"n": [1, {"user": "a"}', f'{{"open": {{"n": [1, {{"user": "{MARK}"}}'),
+    ],
+)
+def test_paths__are_found_in_json_around_which_are_other_words(text: str, redacted: str) -> None:
+    assert redactor(paths=("user",)).text(text) == redacted
+
+
+def test_text__with_a_repeated_name_has_no_value_of_it() -> None:
+    assert "b.cd" not in redactor(MAIL).text(r'{"a": "a\u0040b.cd", "a": "x"}')
+
+
+@pytest.mark.parametrize("patterns", [("example", MAIL), (MAIL, "example")])
+def test_patterns__whose_matches_overlap_remove_both(patterns: tuple[str, ...]) -> None:
+    assert redactor(*patterns).text("to ada@example.org now") == f"to {MARK} now"
+
+
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        (r"\Qa@b", "cd"),
+        ("(?P<x>a)@b", "(?P<x>c)d"),
+        ("A@B(?i)|a@b", "cd"),
+        (*(f"{number:03}" for number in range(48)), "a@b", "cd"),
+    ],
+)
+def test_patterns__are_found_each_where_they_cannot_be_joined(patterns: tuple[str, ...]) -> None:
+    rules = redactor(*patterns)
+    assert rules.text("x a@b y") == f"x {MARK} y"
+    assert rules.text("x cd y") == f"x {MARK} y"
+    assert rules.text("x y") == "x y"
+
+
+def test_pattern__of_a_border_removes_nothing() -> None:
+    assert redactor(r"\b").text("ada b") == "ada b"
+
+
 def test_marks__stay_whole_when_a_pattern_matches_their_word() -> None:
     assert redactor(r"\w+").text(f"{MARK} ada") == f"{MARK} {MARK}"
 
@@ -65,6 +125,10 @@ def test_marks__stay_whole_when_a_pattern_matches_their_word() -> None:
         ([{"rows": [{"customer": {"email": 1}}]}], [{"rows": [{"customer": {"email": MARK}}]}]),
         ({"customer": '{"email": "x"}'}, {"customer": f'{{"email": "{MARK}"}}'}),
         ({"customer.email": "x"}, {"customer.email": MARK}),
+        (
+            {"trace.metadata.customer": '{"email": "x"}'},
+            {"trace.metadata.customer": f'{{"email": "{MARK}"}}'},
+        ),
         ({"email": "x", "customer": "y"}, {"email": "x", "customer": "y"}),
         ({"customer": {"email": None}}, {"customer": {"email": None}}),
     ],
@@ -133,6 +197,16 @@ def test_trace__named_by_its_question_is_named_by_what_is_left_of_it() -> None:
     assert [trace.trace_id for trace in named] == [f"{question}#1", f"{question}#2"]
     given = rules.trace(Trace(trace_id="f00d", item_id="a@b.cd", input="a@b.cd"))
     assert (given.trace_id, given.item_id) == ("f00d", MARK)
+
+
+def test_trace__named_by_several_texts_is_named_by_what_is_left_of_them() -> None:
+    item = 'refund {"email": "a@b.cd"}'
+    trace = redactor(MAIL).trace(Trace(trace_id=f"{item}#1", item_id=item, input="Dear a@b.cd"))
+    left = f'refund {{"email": "{MARK}"}}'
+    assert (trace.item_id, trace.trace_id) == (left, f"{left}#1")
+    # Without spaces it is a name, which connects runs.
+    kept = redactor(r"\d{6,}").trace(Trace(trace_id="4711000", item_id="k-123456", input="1234567"))
+    assert (kept.item_id, kept.trace_id, kept.input) == ("k-123456", "4711000", MARK)
 
 
 @pytest.mark.parametrize(

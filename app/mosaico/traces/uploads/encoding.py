@@ -128,7 +128,8 @@ def encode_traces(
     """Write the rows of all traces, redacted by the rules. Raises: the errors of reading them, and `NoTraces` without any."""
     count, digest = 0, EMPTY_DIGEST
     has_items, redacted_texts = False, 0
-    for trace in uploaded.traces if rules is None else map(Redactor(rules).trace, uploaded.traces):
+    redactor = Redactor(rules or RedactionRules())
+    for trace in uploaded.traces if rules is None else map(redactor.trace, uploaded.traces):
         redacted_texts += count_marked_texts(trace)
         encoded = encode_trace(trace)
         digest = extend_digest(digest, encoded)
@@ -143,10 +144,11 @@ def encode_traces(
         count=count,
         digest=digest,
         has_items=has_items,
-        ignored_keys=[*uploaded.list_unused()],
+        # In a table without a head, names of columns are the values of its first row.
+        ignored_keys=[redactor.text(key) for key in uploaded.list_unused()],
         reader=uploaded.reader,
         run_name=uploaded.run_name,
-        columns=dict(uploaded.columns),
+        columns={name: redactor.text(column) for name, column in uploaded.columns.items()},
         redacted_texts=redacted_texts,
     )
 
