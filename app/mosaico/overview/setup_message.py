@@ -11,6 +11,7 @@ from statistics import fmean
 from mosaico.alerts.details import AlertDetails
 from mosaico.alerts.messages import DisplayNames, render_alerts
 from mosaico.alerts.rules import AlertEventState
+from mosaico.comparison.attribute_names import OTHER_RANK, is_identifier, rank_of, split_feature
 from mosaico.core.defaults import BASELINE_RUNS
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from mosaico.metrics.types import Direction
@@ -101,14 +102,17 @@ def _values(decider: Measure, traces: Sequence[Trace]) -> list[float]:
 
 
 def _what_changed(traces: Sequence[Trace]) -> WhatChanged:
-    """An invented change of the first attribute that the rows record."""
-    recorded = [(name, str(value)) for trace in traces for name, value in trace.attributes.items()]
-    differences = tuple(
+    """What the rows record; of a model, a prompt or a release the first one has an invented change."""
+    recorded = dict(split_feature(f"tag:{tag}") for trace in traces for tag in trace.all_tags)
+    names = sorted((name for name in recorded if not is_identifier(name)), key=rank_of)
+    changed = [name for name in names[:1] if rank_of(name) < OTHER_RANK]
+    differences = (
         AttributeDifference(
-            name=name, kind=DifferenceKind.VALUE, before=value, after="another", fell=3, others=7, share=1
+            name=name, kind=DifferenceKind.VALUE, before=recorded[name], after="another", fell=3, others=7, share=1
         )
-        for name, value in recorded[:1]
+        for name in changed
     )  # fmt: skip
     return WhatChanged(
-        has_attributes=bool(recorded), differences=differences, items=10, fell=3, others=7
-    )
+        has_attributes=bool(names), differences=tuple(differences), same=tuple(names[len(changed) :]),
+        items=10, fell=3, others=7,
+    )  # fmt: skip

@@ -225,8 +225,8 @@ def test_page__shows_the_message_of_a_bad_night_as_it_will_be_sent(
     # Three tenths below a usual pass rate of 0.9, whose interval is half as wide.
     assert "the agent: pass rate 0.900 → 0.630 (support)" in shown
     assert "change −0.270, likely −0.405 to −0.135" in shown
-    # This file records nothing that could have changed.
-    assert "promptVersion" in shown
+    # This file records its topics, and no model and prompt that could have changed.
+    assert "no recorded change; the same in both runs: category" in shown
 
     send(service, draft, agentName="Billing bot", direction="LOWER_IS_BETTER", do="save")
     assert "Billing bot: pass rate 0.100 → 0.130" in read_page(service, draft)
