@@ -330,3 +330,34 @@ def test_ages__grow_while_a_page_is_open(month: Site, site: Site) -> None:
     expect(age).to_have_text(f"{minutes + 10} min ago")
     context.clock.run_for(timedelta(hours=2) // timedelta(milliseconds=1))
     expect(age).to_have_text("2 h ago")
+
+
+OVERLAY = "/benchmarks/support/kpis/support-pass?agent=billing&agent=sql"
+# The color of the line of an agent, and that of its squares on the page.
+LINE_AND_SQUARES = """(number) => [
+  getComputedStyle(document.querySelector(`.agent-line.a${number}`)).stroke,
+  ...[...document.querySelectorAll(`.swatch.a${number}`)].map((square) => getComputedStyle(square).color),
+]"""
+# Contents that are higher than the cell of their table.
+OVERFLOWING_CELLS = """() => [...document.querySelectorAll("main td")]
+  .filter((cell) => cell.scrollHeight > cell.clientHeight + 1).length"""
+
+
+def test_overlay__squares_have_the_color_of_the_line_and_values_fit_their_rows(
+    month: Site, site: Site
+) -> None:
+    page = site.open(OVERLAY)
+    classes = page.locator(".agent-line").first.get_attribute("class") or ""
+    line, *squares = page.evaluate(LINE_AND_SQUARES, classes[-1])
+    assert squares
+    assert {*squares} == {line}
+    assert page.evaluate(OVERFLOWING_CELLS) == 0
+
+
+def test_header__has_the_name_of_the_service_on_one_line(month: Site, site: Site) -> None:
+    page = site.open("/inbox")
+    for width in (1440, 1000, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        box = page.locator(".brand").bounding_box()
+        assert box is not None
+        assert box["height"] < 32

@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from mosaico.access.service import create_key
 from mosaico.cli import cli
+from mosaico.comparison import comparison_store
 from mosaico.core.clock import utc_now
 from mosaico.core.db import Database
 from mosaico.core.encryption import SecretBox
@@ -26,7 +27,6 @@ from mosaico.jobs.handlers import HANDLERS
 from mosaico.jobs.job_runner import Worker
 from mosaico.jobs.process_pool import ProcessPool
 from mosaico.main import create_app
-from mosaico.runs.pages import comparison
 from tests.support.described_api import api_document
 from tests.support.http import serving
 from tests.support.open_worker import OpenWorker
@@ -185,7 +185,7 @@ def new_resources(db: Database, data_dir: Path, **fields: Any) -> Resources:
 @contextmanager
 def running_service(resources: Resources, pool: ProcessPool) -> Iterator[Service]:
     """The API with an admin key, on a real port, until the block ends. Its pages wait for what they compare."""
-    comparison.PAGE_WAIT_S = 120.0
+    comparison_store.PAGE_WAIT_S = 120.0
     with resources.db.begin() as session:
         key = create_key(session, "tests", "admin", now=utc_now())
     app = create_app(resources)

@@ -13,6 +13,7 @@ PROMPT_SIZE: Final = "prompt tokens"
 
 _ENVIRONMENT_NAMES: Final = frozenset({"release", "version", "environment", "env"})
 _RANKS: Final = (MODEL_NAMES, PROMPT_NAMES, _ENVIRONMENT_NAMES)
+OTHER_RANK: Final = len(_RANKS)
 # They are others in each run or request.
 _IDENTIFIERS: Final = frozenset(
     {"session", "user", "run", "runname", "experiment", "experimentname", "date", "time", "task", "erased"}
@@ -47,7 +48,7 @@ def is_identifier(name: str) -> bool:
 def rank_of(name: str) -> int:
     """The place of an attribute among others that explain as much: the model, the prompt, the release, any other."""
     plain = plain_name(name)
-    return next((rank for rank, names in enumerate(_RANKS) if plain in names), len(_RANKS))
+    return next((rank for rank, names in enumerate(_RANKS) if plain in names), OTHER_RANK)
 
 
 def split_feature(feature: str) -> tuple[str, str]:

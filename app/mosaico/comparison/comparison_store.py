@@ -29,6 +29,8 @@ from mosaico.traces.reader_versions import READER_VERSIONS
 METHOD_VERSION: Final = 1
 # Of a run as baseline, and as candidate: the newest ones are kept.
 MAX_STORED: Final = 100
+# Then a page says that the runs are being compared, and looks again.
+PAGE_WAIT_S = 0.8
 # Results that nobody has fetched yet.
 MAX_UNFETCHED: Final = 16
 
@@ -64,6 +66,11 @@ def compare_stored(db: Database, request: ComparisonRequest) -> Comparison:
     comparison = compare_within(db, request, None)
     assert comparison is not None
     return comparison
+
+
+def compare_for_page(db: Database, request: ComparisonRequest) -> Comparison | None:
+    """The comparison if it is there soon; otherwise None, and the page looks again: see `compare_within`."""
+    return compare_within(db, request, PAGE_WAIT_S)
 
 
 def compare_within(

@@ -1,6 +1,7 @@
 """The fields of a setup, and what they mean: measures of a file, a cron expression, who has an agent; pure."""
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -167,6 +168,12 @@ class Setup:
     @property
     def name(self) -> str:
         return str(self["name"] or self["datasetRef"])
+
+    @property
+    def upload_command(self) -> str:
+        """The command that uploads the answers of a night as a new run of the dataset."""
+        name = shlex.quote(self["datasetRef"])
+        return f"mosaico datasets upload answers.csv --name {name} --run-name $(date +%F)"
 
     @property
     def cron(self) -> str:

@@ -24,7 +24,7 @@ from mosaico.core.web.forms.sent_fields import (
     errors_by_field,
 )
 from mosaico.core.web.page_paths import path_of
-from mosaico.core.web.pages import Crumb, reader_zone, render_page, see_other
+from mosaico.core.web.pages import Crumb, public_url, reader_zone, render_page, see_other
 from mosaico.core.web.routes import Router
 from mosaico.notifications import service as notifications
 from mosaico.notifications.endpoints import save_endpoint
@@ -46,6 +46,7 @@ from mosaico.overview.setup_fields import (
     Setup,
     list_measures,
 )
+from mosaico.overview.setup_message import write_bad_night
 from mosaico.run_store.rules import TriggerType
 from mosaico.runs.service import create_run
 from mosaico.schedules.queries import database_now
@@ -284,6 +285,8 @@ def _render(
         addresses = setup_service.list_addresses(session, setup["endpoints"])
     zone = reader_zone(request)
     typed = {"cronExpression": setup.cron, "timezone": setup["timezone"]}
+    agent_id = setup["agentId"]
+    agent = (agents.get(agent_id, agent_id) if agent_id else setup["agentName"]) or "the agent"
     return render_page(
         request, "setup.html", title="Set up a nightly", nav=NAV, steps=STEPS, status=status,
         has_secrets=True, draft=draft, setup=setup, dataset=dataset,
@@ -293,5 +296,8 @@ def _render(
         zones=[(name, name) for name in sorted(zone_names())], days=DAYS, directions=DIRECTIONS,
         channels=[(name, name.capitalize()) for name in CHANNELS.names()], addresses=addresses,
         is_pending=any(address.is_awaited for address in addresses),
+        bad_night=setup.decider and write_bad_night(
+            setup, setup.decider, agent, traces, res.clock(), zone, public_url(request)
+        ),
         errors=errors or {},
     )  # fmt: skip

@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 from mosaico.comparison.change_text import describe_change
 from mosaico.comparison.change_view import ChangeView, view_changes
+from mosaico.comparison.comparison_store import ComparisonRequest, compare_for_page
 from mosaico.comparison.schemas import Comparison
-from mosaico.comparison.stored_run_comparison import compare_in_child
 from mosaico.core.errors import Conflict, Invalid
 from mosaico.core.resources import Resources
 from mosaico.core.web.page_paths import path_of
@@ -65,7 +65,10 @@ class ComparedKpi(NamedTuple):
 
 
 class ComparedVersions(NamedTuple):
-    """Two versions, the KPIs and the attributes by which they differ; `problem` says why they cannot be compared."""
+    """Two versions, the KPIs and the attributes by which they differ; `problem` says why they cannot be compared.
+
+    While `is_pending` the comparison is being computed.
+    """
 
     a: AgentVersion
     b: AgentVersion
@@ -74,6 +77,7 @@ class ComparedVersions(NamedTuple):
     changes: ChangeView | None = None
     were_apart: bool = True
     problem: str = ""
+    is_pending: bool = False
     url: str = ""
     api: str = ""
 
@@ -210,9 +214,11 @@ def _compare(
         )
     bases, run_id = a.run_ids, b.run_ids[0]
     try:
-        comparison = compare_in_child(res.db, bases, run_id)
+        comparison = compare_for_page(res.db, ComparisonRequest(tuple(bases), run_id))
     except (Conflict, Invalid) as error:
         return ComparedVersions(a, b, were_apart=apart, problem=error.detail)
+    if comparison is None:
+        return ComparedVersions(a, b, were_apart=apart, is_pending=True)
     return ComparedVersions(
         a,
         b,

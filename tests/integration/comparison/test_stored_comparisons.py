@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, text
 
-from mosaico.comparison import stored_run_comparison
+from mosaico.comparison import comparison_store, stored_run_comparison
 from mosaico.comparison.models import StoredComparison
 from mosaico.comparison.schemas import Comparison
 from mosaico.core.errors import Unavailable
-from mosaico.runs.pages import comparison as comparison_page
 from tests.integration.comparison.conftest import CompleteRun, traces
 from tests.support.page_reads import HTML
 from tests.support.service import JSON, Service
@@ -112,7 +111,7 @@ def test_page__says_that_it_compares_and_then_shows_the_result(
     two_runs: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(comparison_page, "PAGE_WAIT_S", 0.0)
+    monkeypatch.setattr(comparison_store, "PAGE_WAIT_S", 0.0)
     computations.gate.clear()
     address = f"/compare?base={two_runs[0]}&run={two_runs[1]}"
     for _ in range(3):
@@ -122,7 +121,7 @@ def test_page__says_that_it_compares_and_then_shows_the_result(
         assert '<noscript><meta http-equiv="refresh"' in waiting.text
         assert 'data-poll="page"' in waiting.text
     computations.gate.set()
-    monkeypatch.setattr(comparison_page, "PAGE_WAIT_S", 60.0)
+    monkeypatch.setattr(comparison_store, "PAGE_WAIT_S", 60.0)
     shown = service.client.get(address, headers=HTML)
     assert shown.status_code == 200
     assert "regressed" in shown.text
@@ -140,3 +139,30 @@ def test_comparison__that_failed_is_tried_again_by_the_next_request(
     computations.error = None
     compare(service, two_runs)
     assert (computations.count, count_stored(service)) == (2, 1)
+
+
+def test_agent_page__says_that_it_compares_versions_and_then_shows_the_result(
+    service: Service,
+    computations: Computations,
+    complete_run: CompleteRun,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, failed, version in (("monday", range(5), "v14"), ("tuesday", range(25), "v15")):
+        night = [trace | {"attributes": {"promptVersion": version}} for trace in traces(failed)]
+        complete_run(name, night)
+    versions = service.get("/agents/agent-001/versions", benchmarkId="bench-001")["versions"]
+    chosen = {"benchmark": "bench-001", "a": versions[1]["id"], "b": versions[0]["id"]}
+    monkeypatch.setattr(comparison_store, "PAGE_WAIT_S", 0.0)
+    computations.gate.clear()
+    for _ in range(3):
+        waiting = service.client.get("/agents/agent-001", params=chosen, headers=HTML).text
+        assert '<noscript><meta http-equiv="refresh"' in waiting
+        assert 'data-poll="page"' in waiting
+    computations.gate.set()
+    monkeypatch.setattr(comparison_store, "PAGE_WAIT_S", 60.0)
+    for _ in range(2):
+        shown = service.client.get("/agents/agent-001", params=chosen, headers=HTML).text
+        assert "All items side by side" in shown
+        assert "data-poll" not in shown
+    # All that asked waited for one computation, and the later ones read what it stored.
+    assert (computations.count, count_stored(service)) == (1, 1)

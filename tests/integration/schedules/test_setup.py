@@ -1,6 +1,10 @@
 """The guided page: from a file to a benchmark, a schedule and rules that tell a tested address."""
 
+import html
 import re
+import shlex
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -9,9 +13,10 @@ from sqlalchemy import text
 
 from mosaico.metrics.types import Direction
 from mosaico.overview.setup_fields import DEFAULTS, Setup, list_measures
+from mosaico.overview.setup_message import write_bad_night
 from mosaico.traces.types import Trace
 from tests.support.page_reads import HTML, read_page
-from tests.support.service import Service
+from tests.support.service import Service, run_mosaico
 
 CSV = (
     b"item,question,expected,answer,topic\n"
@@ -193,3 +198,62 @@ def test_other_source__says_that_its_rows_are_read_later(service: Service) -> No
     page = read_page(service, answer.headers["location"])
     assert "before the first run nothing is read" in page
     assert "reads the newest run of this dataset in the Langfuse project" in page
+
+
+def test_page__the_command_of_a_night_uploads_a_new_run(
+    service: Service, draft: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(service, draft, datasetRef="Anna's support", do="save")
+    page = html.unescape(read_page(service, draft))
+    [command] = re.findall(r"<code>(mosaico datasets upload .*?)</code>", page)
+    _, *arguments = shlex.split(command.replace("$(date +%F)", "2026-11-29"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "answers.csv").write_bytes(CSV)
+    result = run_mosaico(service, *arguments)
+    assert result.exit_code == 0, result.output
+    uploads = {
+        (upload["name"], upload["runName"]) for upload in service.list_items("/local-datasets")
+    }
+    assert ("Anna's support", "2026-11-29") in uploads
+
+
+def test_page__shows_the_message_of_a_bad_night_as_it_will_be_sent(
+    service: Service, draft: str
+) -> None:
+    page = read_page(service, draft)
+    [shown] = re.findall(r'<div class="message">(.*?)</div>', page, re.DOTALL)
+    # Three tenths below a usual pass rate of 0.9, whose interval is half as wide.
+    assert "the agent: pass rate 0.900 → 0.630 (support)" in shown
+    assert "change −0.270, likely −0.405 to −0.135" in shown
+    # This file records its topics, and no model and prompt that could have changed.
+    assert "no recorded change; the same in both runs: category" in shown
+
+    send(service, draft, agentName="Billing bot", direction="LOWER_IS_BETTER", do="save")
+    assert "Billing bot: pass rate 0.100 → 0.130" in read_page(service, draft)
+
+
+@pytest.mark.parametrize(
+    ("trace", "title", "changed"),
+    [
+        ({"scores": {"tone": 4.0}}, "tone 4 → 2.8", "promptVersion:…"),
+        ({"scores": {"tone": 0.5}}, "tone 0.500 → 0.350", "promptVersion:…"),
+        # Toxicity is better lower, and a share never rises above 1.
+        ({"scores": {"toxicity": 0.9}}, "toxicity 0.900 → 1.000", "promptVersion:…"),
+        (
+            {"scores": {"tone": 4.0}, "attributes": {"model": "m-1"}},
+            "tone 4",
+            "model m-1 → another",
+        ),
+    ],
+)
+def test_bad_night__has_the_values_and_the_attributes_of_the_rows(
+    trace: dict[str, Any], title: str, changed: str
+) -> None:
+    traces = [Trace(trace_id="t", item_id="i", output="a", **trace)]
+    setup = Setup.of({"name": "Support"}, list_measures(traces))
+    assert setup.decider is not None
+    now = datetime(2026, 11, 29, tzinfo=UTC)
+    layout = write_bad_night(setup, setup.decider, "Bot", traces, now, UTC, "https://m.example")
+    assert title in layout.title
+    text = " ".join(span.text for lines in layout.sections for line in lines for span in line)
+    assert changed in text

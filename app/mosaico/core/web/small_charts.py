@@ -63,7 +63,8 @@ def distribution_chart(
             x, top = _LEFT + index * slot + _GAP + place * width, y.pixel(share)
             label = f"{format_number(edges[index])} to {format_number(edges[index + 1])}: {count:,} {name}"
             body.append(_draw_bar(name, x, top, width - 1, label))
-            if len(f"{count:,}") * 7 < width + 6:
+            # A wider number would touch that of the next bar.
+            if len(f"{count:,}") * 7 < width:
                 body.append(
                     draw_text(
                         x + width / 2, top - 4, f"{count:,}", anchor="middle", fill=FAINT, size=11

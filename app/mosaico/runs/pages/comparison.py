@@ -20,7 +20,7 @@ from mosaico.comparison.compared_items import (
     describe_items,
     less_is_better,
 )
-from mosaico.comparison.comparison_store import ComparisonRequest, compare_within
+from mosaico.comparison.comparison_store import ComparisonRequest, compare_for_page
 from mosaico.comparison.peers import MAX_PEERS
 from mosaico.comparison.schemas import ComparedItemView, Comparison, FlippedItem, FlippedItems
 from mosaico.core.errors import Invalid
@@ -51,8 +51,6 @@ PAIR = 2
 RECENT_RUNS = 30
 # Completed runs are the most: those of a benchmark are found at once.
 RECENT_TIME_S = 0.1
-# Then the page says that the runs are being compared, and looks again.
-PAGE_WAIT_S = 0.8
 
 
 Shown = Literal["all", "flips"]
@@ -113,13 +111,12 @@ def show_comparison(
         benchmark_name = benchmark.display_name
         choices = list_choices(session, request, res, *compared)
     bases = [run.id for run in baselines]
-    comparison = compare_within(
+    comparison = compare_for_page(
         res.db,
         ComparisonRequest(
             tuple(bases), candidate.id, metric or None, tuple(judged), categories_after,
             About(about) if about else None,
         ),
-        PAGE_WAIT_S,
     )  # fmt: skip
     verdicts = build_url(
         "/benchmark-runs/compare",
