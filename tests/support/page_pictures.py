@@ -1,7 +1,8 @@
 """Takes pictures of pages: `python -m tests.support.page_pictures FOLDER [PATH…]`.
 
 Each page is taken at 1440 and 390 pixels, light and dark, with the data of a month. With
-`--data empty`, `--data many` (10,000 runs) or `--data hostile` the data is another.
+`--data empty`, `--data many` (10,000 runs), `--data fleet` (108 pairs in 60 nights) or
+`--data hostile` the data is another.
 `--docs` takes the pictures of `docs/pictures/` instead.
 """
 
@@ -32,6 +33,7 @@ from tests.support.every_page import BASE as BASE_ID
 from tests.support.every_page import RUN as RUN_ID
 from tests.support.every_page import page_paths, write_every_page, write_hostile_pages
 from tests.support.many_runs import write_many_runs
+from tests.support.page_fleet import write_fleet
 from tests.support.postgres import cluster, make_database
 from tests.support.service import Service, running_service
 
@@ -71,6 +73,7 @@ DATA: Final[Mapping[str, Callable[[Session], None]]] = MappingProxyType(
         "month": write_every_page,
         "empty": lambda _: None,
         "many": write_many_runs,
+        "fleet": write_fleet,
         "hostile": write_hostile_pages,
     }
 )

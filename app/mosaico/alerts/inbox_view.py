@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, TextClause, exists, literal, select, text,
 from sqlalchemy.orm import Session
 
 from mosaico.alerts import silence_queries
-from mosaico.alerts.incidents import NOISE, withdraw_acknowledgement
+from mosaico.alerts.judgement_undo import withdraw_judgement
 from mosaico.alerts.models import AlertEvent, AlertSilence
 from mosaico.alerts.rules import AlertEventState
 from mosaico.alerts.schemas import AlertConfigView
@@ -132,17 +132,11 @@ def acknowledge_message(
 
 
 class DoneEntry(NamedTuple):
-    """What a reader has done to a message: read it, or judged its alerts; `can_undo` is false for a false alarm,
-    which has closed its incidents.
-    """
+    """What a reader has done to a message: read it, or judged its alerts."""
 
     id: str
     title: str
     verdicts: Sequence[str]
-
-    @property
-    def can_undo(self) -> bool:
-        return NOISE not in self.verdicts
 
 
 def find_entry(session: Session, notification_id: str) -> DoneEntry | None:
@@ -156,14 +150,15 @@ def find_entry(session: Session, notification_id: str) -> DoneEntry | None:
 
 
 def reopen_message(session: Session, notification_id: str) -> None:
-    """Undo the acknowledgement of a message as true, and mark it as unread. What was noise stays so.
+    """Take back what was said of the alerts of a message, and mark it as unread.
 
     Locks: as `acknowledge_message`.
+    Raises: `JudgementStands` when an incident was closed by it and a later run was judged since.
     """
     get_notification(session, notification_id, for_update=True)
     for event in chain.from_iterable(iter_events(session, notification_id)):
-        if event.state == AlertEventState.FIRING and event.verdict == "true":
-            withdraw_acknowledgement(session, event.id)
+        if event.state == AlertEventState.FIRING and event.verdict is not None:
+            withdraw_judgement(session, event.id)
     set_read_at(session, notification_id, None)
 
 

@@ -20,7 +20,7 @@ from mosaico.alerts.evaluation.state_memory import (
     store_excluded,
     store_memory,
 )
-from mosaico.alerts.judgement_undo import keep_state
+from mosaico.alerts.kept_states import keep_state
 from mosaico.alerts.models import AlertEvent, AlertRule, AlertState, Incident
 from mosaico.alerts.publishing import store_and_publish
 from mosaico.alerts.rules import (
@@ -40,6 +40,7 @@ from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.run_history import find_runs, list_valid_seqs
 
 NOISE = "noise"
+BY_PEOPLE = (IncidentResolution.NOISE, IncidentResolution.ACCEPTED)
 
 
 class Closing(NamedTuple):
@@ -145,8 +146,8 @@ def acknowledge(
     history and the baselines again. It stays closed: its end was notified, and later runs were judged without it.
     Raises: `IncidentNotFound`.
     """
-    message = _lock_message(session, incident_id)
-    incident, row, rule = _lock(session, incident_id)
+    message = lock_message(session, incident_id)
+    incident, row, rule = lock_incident(session, incident_id)
     was_noise = incident.verdict == NOISE
     acknowledgement = {"verdict": verdict, "acknowledged_at": now, "acknowledged_by": by}
     event = event_queries.get_event(session, incident_id, for_update=True)
@@ -155,7 +156,7 @@ def acknowledge(
         setattr(event, name, text)
     has_history = Condition(incident.condition).excludes_incidents
     if has_history and was_noise and verdict != NOISE:
-        _withdraw_runs(session, incident, row)
+        withdraw_runs(session, incident, row)
     if has_history and verdict == NOISE:
         if incident.state == IncidentState.OPEN:
             keep_state(session, incident, row)
@@ -171,23 +172,7 @@ def acknowledge(
     return incident
 
 
-def withdraw_acknowledgement(session: Session, incident_id: str) -> None:
-    """Forget that an incident was acknowledged as true: nothing else followed from it. Noise stays.
-
-    Raises: `IncidentNotFound`.
-    """
-    _lock_message(session, incident_id)
-    incident, _, _ = _lock(session, incident_id)
-    if incident.verdict == NOISE:
-        return
-    event = event_queries.get_event(session, incident_id, for_update=True)
-    event.note = None
-    for row in (incident, event):
-        row.verdict = row.acknowledged_at = row.acknowledged_by = None
-    session.flush()
-
-
-def _lock_message(session: Session, incident_id: str) -> Notification | None:
+def lock_message(session: Session, incident_id: str) -> Notification | None:
     """The message of the alert that opened an incident, locked until the transaction ends.
 
     Before the incident, as by those who judge a whole message: the other order could deadlock. Of two people who judge
@@ -220,7 +205,7 @@ def _return_runs(incident: Incident, row: AlertState) -> None:
     store_excluded(row, tuple(kept))
 
 
-def _withdraw_runs(session: Session, incident: Incident, row: AlertState | None) -> None:
+def withdraw_runs(session: Session, incident: Incident, row: AlertState | None) -> None:
     """Take the bad runs of an incident that was noise out of the history and the baselines."""
     bad_runs = [
         seq for seq in incident.run_seqs if incident.end_seq is None or seq < incident.end_seq
@@ -228,7 +213,7 @@ def _withdraw_runs(session: Session, incident: Incident, row: AlertState | None)
     if not bad_runs:
         return
     if row is not None and row.series is not None:
-        row.series = without_noise(row.series, bad_runs)
+        row.series = without_noise(row.series, bad_runs, good_runs=incident.run_seqs)
     if row is not None and Condition(incident.condition).uses_history:
         span = RunSpan(incident.started_seq, incident.end_seq)
         store_excluded(row, tuple(sorted((*excluded_of(row), span))))
@@ -243,7 +228,7 @@ def accept(
 
     Raises: `IncidentNotFound`, `NothingToAccept`.
     """
-    incident, row, rule = _lock(session, incident_id)
+    incident, row, rule = lock_incident(session, incident_id)
     if incident.state != IncidentState.OPEN:
         raise acceptance.NothingToAccept(
             f"the incident ended at {incident.resolved_at:%Y-%m-%d %H:%M} UTC"
@@ -273,7 +258,7 @@ def accept_of_run(
         session, run.benchmark_id, run.agent_id, run.seq
     ):
         if Condition(listed_incident.condition).excludes_incidents:
-            incident, row, rule = _lock(session, listed_incident.id)
+            incident, row, rule = lock_incident(session, listed_incident.id)
             if incident.state == IncidentState.OPEN:
                 close_accepted(session, incident, row, rule, by, note, now)
 
@@ -315,9 +300,12 @@ def close(
     event = _closing_event(incident, closing, now, is_share=is_share)
     rules = {rule.id: rule} if rule is not None else {}
     store_and_publish(session, [event], rules, now, after_run=run_id)
+    if closing.resolution in BY_PEOPLE and event.notification_id is not None:
+        # The inbox keeps the message, and asks nobody to look at what a person has just decided.
+        set_read_at(session, event.notification_id, now)
 
 
-def _lock(
+def lock_incident(
     session: Session, incident_id: str
 ) -> tuple[Incident, AlertState | None, AlertRule | None]:
     """Lock and return an incident with its state and its rule, if they exist.

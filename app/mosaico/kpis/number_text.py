@@ -128,4 +128,6 @@ def format_amount(
     if is_share and (abs(amount) >= _SMALLEST_SHARE or amount == 0):
         # Without the negative zero of a rounding.
         return f"{sign}{format_decimal(amount + 0.0, f'.{_SHARE_DIGITS}f')}"
-    return f"{sign}{format_number(amount)}"
+    # A change that is smaller than its values are written has one digit, not more of them than they.
+    shown = float(f"{amount:.1g}") if is_share and has_sign else amount
+    return f"{sign}{format_number(shown)}"

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from mosaico.comparison.attribute_text import describe_difference
 from mosaico.comparison.change_text import format_amount
 from mosaico.core.web.heat_strip import StripCell, heat_strip
 from mosaico.kpis.number_text import FigureFormat, with_unit
@@ -75,7 +76,7 @@ def _row(pair: FleetPair, *, is_wide: bool) -> FleetRow:
         delta=with_unit(delta, unit) if delta else "",
         is_worse=bool(kpi and kpi.outcome is Verdict.REGRESSED),
         elsewhere=_elsewhere(pair),
-        differences=pair.differences[:2],
+        differences=_differences(pair)[:2] if value else (),
         strip=_strip(pair, is_wide=is_wide),
         since=pair.change.since if pair.change else None,
     )  # fmt: skip
@@ -118,6 +119,14 @@ def _elsewhere(pair: FleetPair) -> str:
         if is_same or pair.verdict is None
         else f"{pair.decided_by}: {pair.verdict.replace('_', ' ').lower()}"
     )
+
+
+def _differences(pair: FleetPair) -> Sequence[str]:
+    """What changed, in the order of the card on Morning; of a run without a change what differs from its baseline."""
+    change = pair.change
+    if change is None or change.what_changed is None or not change.what_changed.differences:
+        return pair.differences
+    return [describe_difference(difference) for difference in change.what_changed.differences]
 
 
 def _strip(pair: FleetPair, *, is_wide: bool) -> Markup:

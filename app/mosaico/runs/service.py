@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from mosaico.agents.models import Agent
 from mosaico.agents.queries import get_agent
 from mosaico.alerts import incidents
-from mosaico.alerts.judgement_undo import keep_states_of_run
+from mosaico.alerts.kept_states import keep_states_of_run
 from mosaico.alerts.publishing import EventNotice, publish_notice
 from mosaico.alerts.rules import AlertEventState
 from mosaico.alerts.stored_series import accept_series

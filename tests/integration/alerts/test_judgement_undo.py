@@ -5,6 +5,7 @@ from typing import Any, Final
 import pytest
 
 from tests.integration.alerts.conftest import (
+    BACK,
     GOOD,
     HISTORY_RULES,
     RuleMaker,
@@ -12,6 +13,7 @@ from tests.integration.alerts.conftest import (
     notified_states,
     open_incident,
 )
+from tests.support.page_reads import HTML
 from tests.support.run_histories import RunHistoryMaker
 from tests.support.service import Service
 from tests.support.stored import DatabaseReader
@@ -80,3 +82,33 @@ def test_undo__of_a_closed_incident_is_refused_when_a_later_run_was_judged(
     benchmark_service.expect_problem(409, "POST", address)
     assert set(holds(rows)) == {None}
     assert notified_states(benchmark_service) == ["FIRING", "RESOLVED"]
+
+
+def test_undo__takes_a_late_false_alarm_out_of_the_history_again(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker,
+    rows: DatabaseReader,
+) -> None:  # fmt: skip
+    create_regressed()
+    complete(*GOOD, 0.57, 0.56, *BACK)
+    [incident] = benchmark_service.list_items("/incidents")
+    assert incident["resolution"] == "RECOVERED"
+    before = read_stored(rows)
+    benchmark_service.post(f"/incidents/{incident['id']}/noise")
+    assert read_stored(rows) != before
+    benchmark_service.post(f"/incidents/{incident['id']}/undo")
+    assert read_stored(rows) == before
+
+
+def test_undo__in_the_inbox_takes_back_a_false_alarm(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker,
+    rows: DatabaseReader,
+) -> None:  # fmt: skip
+    create_regressed()
+    complete(*GOOD, 0.57, 0.56)
+    [message] = benchmark_service.list_items("/inbox")
+    before = read_stored(rows)
+    for path, fields in (("ack", {"verdict": "noise"}), ("undo", {})):
+        address = f"/inbox/{message['id']}/{path}"
+        response = benchmark_service.client.post(address, data=fields, headers=HTML)
+        assert response.status_code == 303, response.text
+    assert read_stored(rows) == before

@@ -80,6 +80,11 @@ def test_judged_change__leaves_new_and_says_who_when_and_why_until_it_is_undone(
     assert row is not None
     for fact in ("false alarm", "old price list", name, "Billing bot", "/incidents/undo"):
         assert fact in row[0], fact
+    # The message about its end does not call for anybody.
+    assert all(
+        "Resolved" not in message["title"]
+        for message in read_json(month, "/inbox?state=open")["items"]
+    )
     for path in ("/inbox?tab=all", "/incidents/alert-0"):
         page = read_page(month, path)
         assert name in page, path
@@ -131,7 +136,7 @@ def test_new__has_the_largest_drop_first_and_ongoing_says_since_when(month: Serv
     assert page.index(large) < page.index('id="ongoing"') < page.index("/incidents/alert-0")
     for path in (f"/runs/{RUN}", "/benchmarks/support/kpis/support-pass?agent=billing"):
         assert re.search(
-            r'Still worse since .*? <a href="/incidents/alert-0">', read_page(month, path)
+            r'Worse since .*? <a href="/incidents/alert-0">', read_page(month, path)
         ), path
 
 
@@ -188,9 +193,20 @@ def test_fleet__filters_groups_and_draws_the_last_nights(month: Service) -> None
     grid = read_page(month, "/fleet")
     agents = re.findall(r'<th scope="row"><a[^>]*>(.*?)</a>', grid)
     assert agents[0] == "Billing bot"
-    by_benchmark = read_page(month, "/fleet?rows=benchmark")
-    assert 'scope="row"><a href="/benchmarks/support">' in by_benchmark
+    # One agent on two benchmarks: without a choice, the rows are what there is more of.
+    for path in ("/fleet?rows=benchmark", "/fleet?text=billing"):
+        assert 'scope="row"><a href="/benchmarks/support">' in read_page(month, path), path
+    assert 'scope="row"><a href="/agents/billing">' in read_page(
+        month, "/fleet?text=billing&rows=agent"
+    )
     assert "No pair matches" in read_page(month, "/fleet?text=nobody")
+
+
+def test_fleet__says_of_a_drop_what_its_card_says(month: Service) -> None:
+    cards, _, fleet = read_page(month, "/").partition('id="grid"')
+    for said in ("tool refund.lookup failed", "gpt-5.2-mini", "31.0 % of the values"):
+        assert said in cards, said
+        assert said in fleet, said
 
 
 def test_fleet__same_answers_and_unmeasured_runs_are_news(month: Service) -> None:

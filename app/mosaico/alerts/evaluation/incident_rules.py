@@ -102,13 +102,17 @@ def with_noise(state: SeriesState, runs: Sequence[int]) -> SeriesState:
     return _join_reference(state, (), returned=runs)
 
 
-def without_noise(state: SeriesState, runs: Sequence[int]) -> SeriesState:
-    """A state whose reference is without the bad runs of an incident, which were no noise."""
-    withdrawn = {*runs} & {*state.returned}
+def without_noise(
+    state: SeriesState, bad_runs: Sequence[int], good_runs: Sequence[int] = ()
+) -> SeriesState:
+    """A state whose reference is without the bad runs of an incident, which were no noise; its good runs, in which it
+    recovered, are ordinary ones.
+    """
+    withdrawn = {*bad_runs} & {*state.returned}
     return state.model_copy(
         update={
             "reference": tuple(run for run in state.reference if run not in withdrawn),
-            "returned": tuple(run for run in state.returned if run not in withdrawn),
+            "returned": tuple(run for run in state.returned if run not in {*bad_runs, *good_runs}),
         }
     )
 

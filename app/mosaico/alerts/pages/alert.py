@@ -21,7 +21,7 @@ from mosaico.alerts.publishing import DisplayNameReader
 from mosaico.alerts.rule_records import read_false_alarms
 from mosaico.alerts.rules import AlertEventState
 from mosaico.benchmarks.queries import list_owner_names
-from mosaico.comparison.change_view import view_changes
+from mosaico.comparison.change_view import explain_missing_changes, view_changes
 from mosaico.core.keyset import MAX_LIMIT
 from mosaico.core.web.deps import Res
 from mosaico.core.web.forms.page_filters import PageFilters, SentFilters
@@ -46,6 +46,7 @@ from mosaico.core.web.query_parameters import ListQuery
 from mosaico.core.web.routes import Router
 from mosaico.kpis.number_text import FigureFormat
 from mosaico.notifications.views import list_delivery_rows
+from mosaico.run_store.attribute_queries import read_recorded_changes
 from mosaico.run_store.models import BenchmarkRun
 
 router = Router()
@@ -143,6 +144,10 @@ def _view(session: Session, event: AlertEvent, now: datetime) -> dict[str, Any]:
     names = DisplayNameReader(session)(event)
     run = session.scalar(select(BenchmarkRun).where(BenchmarkRun.id == event.run_id))
     details = event.details
+    # An alert of an earlier version has none of its own.
+    changed = details.what_changed or (
+        read_recorded_changes(session, [run.id]).get(run.id) if run else None
+    )
     figures = FigureFormat(details.unit, details.is_share)
     return {
         "agent": names.agent,
@@ -159,7 +164,8 @@ def _view(session: Session, event: AlertEvent, now: datetime) -> dict[str, Any]:
         "value": None if event.value is None else figures.write(event.value),
         "expected": _expected(event.baseline, details, figures),
         "change": _change(details),
-        "changes": details.what_changed and view_changes(details.what_changed),
+        "changes": changed and view_changes(changed),
+        "no_changes": explain_missing_changes(run) if run else "the alert is about no run",
         "silences": [
             silence_row(session, silence)
             for silence in inbox_view.list_silences_of_alert(session, event, now)

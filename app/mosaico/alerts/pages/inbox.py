@@ -219,7 +219,7 @@ def unread_notification(notification_id: NotificationId, form: SentForm, res: Re
 
 @router.post("/inbox/{notificationId}/undo", dependencies=RUN)
 def undo_acknowledgement(notification_id: NotificationId, form: SentForm, res: Res) -> Response:
-    """Open a message again that was acknowledged as true, or read."""
+    """Open a message again that was judged or read."""
     with res.db.begin() as session:
         inbox_view.reopen_message(session, notification_id)
     return _back(form)
