@@ -13,10 +13,14 @@ audit_entries = Resource(group=audit, noun="audit entry", path="/audit", list_pa
 keys = Resource(group=cli, noun="key", path="/keys", page="/keys")
 people = Resource(group=people_cli, noun="person", path="/people", page="/people")
 
+LIMIT = Column(
+    "sees", lambda caller: "all" if caller["only"] is None else ", ".join(caller["only"])
+)
 COLUMNS = (
     field("id"),
     field("name"),
     field("role"),
+    LIMIT,
     Column("state", lambda key: "revoked" if key["revokedAt"] else "active"),
     time_field("createdAt", "created"),
     time_field("lastUsedAt", "last used"),
@@ -38,6 +42,7 @@ PEOPLE_COLUMNS = (
     field("name"),
     field("email", "address"),
     field("role"),
+    LIMIT,
     Column("state", lambda person: "blocked" if person["blockedAt"] else "active"),
     time_field("lastLoginAt", "last login"),
 )
