@@ -29,7 +29,6 @@ from mosaico.alerts.schemas import rule_spec
 from mosaico.core.db import Database
 from mosaico.core.errors import ErrorItem, Invalid
 from mosaico.core.resources import Resources
-from mosaico.core.row_limits import lift_limit
 from mosaico.core.schemas import all_fields
 from mosaico.notifications.service import publish
 from mosaico.run_store.rules import RunStatus
@@ -147,8 +146,6 @@ def _send_test(
         for assessment in assessments
     ]
     name = benchmark_name(session, rule.benchmark_id)
-    # The message of a test is of no alert, so that nobody with a limit sees it.
-    lift_limit(session, visible="SELECT FROM alert_rules WHERE id = :rule_id", rule_id=rule.id)
     message = render_rule_test(rule.id, rule.name, name, sentences)
     notification_id = publish(session, message, rule.endpoints)
     return RuleTestView(assessments=assessments, notification_id=notification_id)

@@ -74,9 +74,10 @@ def limit_session(session: Session) -> None:
         session.execute(_LIMIT, {"benchmarks": json.dumps(visible), "role": LIMITED_ROLE})
 
 
-def lift_limit(session: Session, *, visible: str, **parameters: object) -> None:
+def lift_limit(session: Session, *, visible: str = "SELECT", **parameters: object) -> None:
     """Let the rest of a transaction write rows that its caller cannot see yet, if `visible`, a statement with a row
-    or none, finds what they will belong to; nothing happens without a limit. Raises: `OutsideLimit`.
+    or none, finds what they will belong to; nothing happens without a limit. The default is for rows that are made of
+    what the caller sees. Raises: `OutsideLimit`.
     """
     if current_limit() is None:
         return
