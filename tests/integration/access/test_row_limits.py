@@ -251,11 +251,6 @@ def test_limit_of_an_administrator__is_shown_with_the_role_run(service: Service)
     assert service.patch("/people/person-1", {"only": None})["role"] == "admin"
 
 
-def test_limit_to_an_unknown_benchmark__is_refused(service: Service) -> None:
-    body = {"name": "x", "role": "read", "only": ["typo"]}
-    assert "typo" in service.expect_problem(422, "POST", "/keys", body)["errors"][0]["detail"]
-
-
 def test_new_limit__ends_the_streams_of_a_person(service: Service) -> None:
     with service.resources.db.begin() as session:
         write_hostile_pages(session)
