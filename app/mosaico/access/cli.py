@@ -20,11 +20,11 @@ COLUMNS = (
     field("id"),
     field("name"),
     field("role"),
-    LIMIT,
     Column("state", lambda key: "revoked" if key["revokedAt"] else "active"),
     time_field("createdAt", "created"),
     time_field("lastUsedAt", "last used"),
     Column("expires", lambda key: key["expiresAt"]),
+    LIMIT,
 )
 OPTIONS = {
     "name": FieldOption("NAME", help="Owner or purpose of the key.", is_argument=True),
@@ -42,9 +42,9 @@ PEOPLE_COLUMNS = (
     field("name"),
     field("email", "address"),
     field("role"),
-    LIMIT,
     Column("state", lambda person: "blocked" if person["blockedAt"] else "active"),
     time_field("lastLoginAt", "last login"),
+    LIMIT,
 )
 AUDIT_COLUMNS = (
     time_field("at", "when"),
