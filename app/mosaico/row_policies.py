@@ -8,7 +8,9 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
-from mosaico.core.row_limits import LIMITED_ROLE
+from mosaico.core.row_limits import LIMITED_ROLE, VISIBLE_ROWS
+
+EVERY_ROW: Final = "every_row"
 
 _OF_BENCHMARK: Final = "mosaico_sees(benchmark_id)"
 _OF_RUN: Final = "EXISTS (SELECT FROM benchmark_runs run WHERE run.seq = run_seq)"
@@ -18,7 +20,8 @@ _OF_COLLECTION: Final = (
     " OR EXISTS (SELECT FROM local_datasets uploaded WHERE uploaded.collection_id = {column})"
 )
 
-# Which rows of a table a limited caller sees and changes. The tables in a condition are limited, too.
+# Which rows of a table a limited caller sees and changes. The tables in a condition are limited, too; a name that they
+# share with the outer table is theirs.
 LIMITED_TABLES: Final[Mapping[str, str]] = {
     "benchmarks": "mosaico_sees(id)",
     **dict.fromkeys(
@@ -35,12 +38,12 @@ LIMITED_TABLES: Final[Mapping[str, str]] = {
     ),
     "stored_comparisons": "EXISTS (SELECT FROM benchmark_runs run WHERE run.seq = candidate_seq)"
     " AND EXISTS (SELECT FROM benchmark_runs run WHERE run.seq = baseline_seq)",
-    "agents": "EXISTS (SELECT FROM benchmark_agents evaluated WHERE evaluated.agent_id = id)"
-    " OR EXISTS (SELECT FROM benchmark_runs run WHERE run.agent_id = id)",
+    "agents": "EXISTS (SELECT FROM benchmark_agents evaluated WHERE evaluated.agent_id = agents.id)"
+    " OR EXISTS (SELECT FROM benchmark_runs run WHERE run.agent_id = agents.id)",
     "alert_states": _OF_RULE,
     "run_evaluations": _OF_RULE,
     "alert_silences": "mosaico_sees(matchers ->> 'benchmarkId')",
-    "notifications": "EXISTS (SELECT FROM alert_events alert WHERE alert.notification_id = notifications.id)",
+    "notifications": "mosaico_sees_message(id)",
     "deliveries": "EXISTS (SELECT FROM notifications message WHERE message.id = notification_id)",
     "endpoints": "EXISTS (SELECT FROM alert_rules rule WHERE rule.endpoints @> to_jsonb(endpoints.id))",
     "schedule_fires": "EXISTS (SELECT FROM schedule_configs schedule WHERE schedule.id = schedule_id)",
@@ -76,12 +79,30 @@ _FUNCTIONS: Final = (
 
 
 def remove_policies(connection: Connection) -> None:
-    """Remove the policies: a migration could not change the columns that they read."""
+    """Remove the policies: a migration could not change the columns that they read.
+
+    A table with row security but without policies would have no rows for the role of the service.
+    """
     present = connection.execute(
-        text("SELECT tablename, policyname FROM pg_policies WHERE schemaname = current_schema()")
+        text(
+            "SELECT tablename, policyname FROM pg_policies"
+            " WHERE schemaname = current_schema() AND policyname = ANY(:policies)"
+        ),
+        {"policies": [EVERY_ROW, VISIBLE_ROWS]},
     )
     for table, policy in present.all():
         connection.exec_driver_sql(f"DROP POLICY {policy} ON {table}")
+        connection.exec_driver_sql(f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY")
+
+
+# A message about an agent gathers the alerts of all its benchmarks: with one that is foreign, it is foreign. It reads
+# alerts as the owner of the tables, to whom foreign ones are not hidden.
+_SEES_MESSAGE: Final = """
+    CREATE OR REPLACE FUNCTION mosaico_sees_message(message text) RETURNS boolean
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = {schema}, pg_temp AS
+    'SELECT COALESCE(bool_and(COALESCE(mosaico_sees(benchmark_id), false)), false)
+     FROM alert_events WHERE notification_id = mosaico_sees_message.message'
+    """
 
 
 def install_policies(connection: Connection) -> bool:
@@ -96,18 +117,25 @@ def install_policies(connection: Connection) -> bool:
         if not connection.scalar(text(may_create)):
             return False
         connection.exec_driver_sql(f"CREATE ROLE {LIMITED_ROLE} NOLOGIN")
+        # Who creates a role may grant it, but not yet use it.
+        connection.exec_driver_sql(
+            f"GRANT {LIMITED_ROLE} TO CURRENT_USER WITH INHERIT FALSE, SET TRUE"
+        )
     for function in _FUNCTIONS:
         connection.exec_driver_sql(function)
+    schema = connection.scalar(text("SELECT quote_ident(current_schema())"))
+    connection.exec_driver_sql(_SEES_MESSAGE.format(schema=schema))
     for table, condition in LIMITED_TABLES.items():
         connection.exec_driver_sql(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
-        connection.exec_driver_sql(f"CREATE POLICY every_row ON {table} USING (true)")
+        connection.exec_driver_sql(f"CREATE POLICY {EVERY_ROW} ON {table} USING (true)")
         connection.exec_driver_sql(
-            f"CREATE POLICY visible_rows ON {table} AS RESTRICTIVE TO {LIMITED_ROLE} USING ({condition})"
+            f"CREATE POLICY {VISIBLE_ROWS} ON {table} AS RESTRICTIVE TO {LIMITED_ROLE} USING ({condition})"
         )
     for statement in (
         f"GRANT USAGE ON SCHEMA public TO {LIMITED_ROLE}",
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {LIMITED_ROLE}",
         f"REVOKE UPDATE, DELETE ON audit_log FROM {LIMITED_ROLE}",
+        f"REVOKE INSERT, UPDATE, DELETE ON alembic_version FROM {LIMITED_ROLE}",
         f"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {LIMITED_ROLE}",
     ):
         connection.exec_driver_sql(statement)

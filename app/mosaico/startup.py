@@ -27,6 +27,7 @@ from mosaico.core.login_settings import LoginSettings, OpenIdSettings, parse_rol
 from mosaico.core.migrations import require_current_schema
 from mosaico.core.network_policy import HTTPS_PORT, WEB_PORTS, OutboundPolicy, parse_networks
 from mosaico.core.resources import Resources
+from mosaico.core.row_limits import LIMITED_ROLE, inherits_limits
 from mosaico.core.secret_files import read_secret_file
 from mosaico.core.settings import Settings, base_url
 from mosaico.core.smtp import SmtpServer, parse_smtp_url
@@ -182,10 +183,11 @@ def secret_box(settings: Settings) -> SecretBox:
 
 
 def require_fit(settings: Settings, resources: Resources) -> None:
-    """Raises: `UnknownMasterKey`; in production `Misconfigured` for a privileged role."""
+    """Raises: `UnknownMasterKey`; `Misconfigured` for a role that sees no rows, in production for a privileged one."""
     with resources.db.read() as session:
         if settings.in_production:
             require_restricted_role(session)
+        require_all_rows(session)
         require_known_keys(session, list_encrypted_columns(METADATA), resources.secrets)
 
 
@@ -267,4 +269,14 @@ def require_restricted_role(session: Session) -> None:
             f"the role of DATABASE_URL is, or can become, {role}, which bypasses all access rules of"
             " the database; production requires a role without SUPERUSER and BYPASSRLS,"
             " see docs/security.md"
+        )
+
+
+def require_all_rows(session: Session) -> None:
+    """Raise `Misconfigured` when the policies of limited callers apply to the role itself."""
+    if inherits_limits(session):
+        role = session.scalar(text("SELECT quote_ident(session_user)"))
+        raise Misconfigured(
+            f"the role of DATABASE_URL inherits {LIMITED_ROLE}, and would see no benchmark;"
+            f" run GRANT {LIMITED_ROLE} TO {role} WITH INHERIT FALSE, SET TRUE, see docs/access.md"
         )

@@ -13,6 +13,9 @@ audit_entries = Resource(group=audit, noun="audit entry", path="/audit", list_pa
 keys = Resource(group=cli, noun="key", path="/keys", page="/keys")
 people = Resource(group=people_cli, noun="person", path="/people", page="/people")
 
+LIMIT = Column(
+    "sees", lambda caller: "all" if caller["only"] is None else ", ".join(caller["only"])
+)
 COLUMNS = (
     field("id"),
     field("name"),
@@ -21,6 +24,7 @@ COLUMNS = (
     time_field("createdAt", "created"),
     time_field("lastUsedAt", "last used"),
     Column("expires", lambda key: key["expiresAt"]),
+    LIMIT,
 )
 OPTIONS = {
     "name": FieldOption("NAME", help="Owner or purpose of the key.", is_argument=True),
@@ -40,6 +44,7 @@ PEOPLE_COLUMNS = (
     field("role"),
     Column("state", lambda person: "blocked" if person["blockedAt"] else "active"),
     time_field("lastLoginAt", "last login"),
+    LIMIT,
 )
 AUDIT_COLUMNS = (
     time_field("at", "when"),

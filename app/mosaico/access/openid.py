@@ -1,8 +1,8 @@
 """A client of an OpenID Connect provider: the code flow with PKCE, and logouts that the provider reports.
 
 Sources: OpenID Connect Core 1.0 (3.1), Discovery 1.0, Back-Channel Logout 1.0; RFC 7636 (PKCE); RFC 9700 (best
-current practice). Signatures and claims are checked by joserfc and Authlib, which are imported for the first login only: they take longer
-than the rest of the API, and most services have no provider.
+current practice). Signatures and claims are checked by joserfc and Authlib, which are imported for the first login only:
+they take longer than the rest of the API, and most services have no provider.
 """
 
 import secrets
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 TIMEOUT_S: Final = 10.0
 MAX_BYTES: Final = 1024 * 1024
 METADATA_LIFETIME_S: Final = 600.0
+NEW_KEYS_INTERVAL_S: Final = 10.0
 LEEWAY_S: Final = 60
 # Only signatures that the provider alone can make: not `none`, and not those of the shared secret of the client.
 SIGNATURES: Final = (
@@ -82,6 +83,7 @@ class OpenIdProvider:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[float, Any]] = {}
+        self._new_keys_from = 0.0
 
     def login_url(self, attempt: LoginAttempt, callback: str) -> str:
         """The address at the provider to which a browser goes. Raises: `ProviderUnavailable`."""
@@ -99,14 +101,6 @@ class OpenIdProvider:
             "code_challenge_method": "S256",
         }
         return _with_query(self._endpoint("authorization_endpoint"), fields)
-
-    def logout_url(self, target: str) -> str | None:
-        """The address that ends the session at the provider; None if it has none."""
-        address = self._metadata().get("end_session_endpoint")
-        if not isinstance(address, str):
-            return None
-        fields = {"client_id": self.settings.client_id, "post_logout_redirect_uri": target}
-        return _with_query(address, fields)
 
     def identify(self, code: str, attempt: LoginAttempt, callback: str) -> Identity:
         """The person for whom the provider issued a code. Raises: `LoginRefused`, `ProviderUnavailable`."""
@@ -136,14 +130,13 @@ class OpenIdProvider:
     def _identity(self, claims: Mapping[str, Any]) -> Identity:
         # Unverified addresses are anybody's: a provider with open registration would give away the roles of others.
         email = claims.get("email") if claims.get("email_verified") is True else None
-        groups = claims.get(self.settings.groups_claim, ())
         name = claims.get("name") or claims.get("preferred_username") or claims.get("email")
         return Identity(
             issuer=self.settings.issuer,
             subject=str(claims["sub"]),
             name=str(name or claims["sub"]),
             email=str(email) if email else None,
-            groups=frozenset(map(str, [groups] if isinstance(groups, str) else groups)),
+            groups=_texts(claims.get(self.settings.groups_claim)),
             session_id=claims.get("sid"),
         )
 
@@ -202,12 +195,10 @@ class OpenIdProvider:
 
     def _check_logout(self, claims: Mapping[str, Any]) -> None:
         """Raises: `LoginRefused`. Source: Back-Channel Logout 1.0, 2.6."""
-        audience = claims.get("aud")
-        audiences = [audience] if isinstance(audience, str) else audience or []
         age_s = time.time() - float(claims.get("iat", 0))
         is_valid = (
             claims.get("iss") == self.settings.issuer
-            and self.settings.client_id in audiences
+            and self.settings.client_id in _texts(claims.get("aud"))
             and LOGOUT_EVENT in (claims.get("events") or {})
             and "nonce" not in claims
             and abs(age_s) <= LEEWAY_S + METADATA_LIFETIME_S
@@ -262,8 +253,14 @@ class OpenIdProvider:
         address = self._endpoint("jwks_uri")
         if is_new:
             with self._lock:
-                self._kept.pop(address, None)
-        return KeySet.import_key_set(self._fetched(address))
+                # Anybody may send a token with an unknown key: that must not become many requests to the provider.
+                if self._monotonic() >= self._new_keys_from:
+                    self._new_keys_from = self._monotonic() + NEW_KEYS_INTERVAL_S
+                    self._kept.pop(address, None)
+        document = self._fetched(address)
+        if "keys" not in document:
+            raise ProviderUnavailable(f"the provider has no keys at {address}")
+        return KeySet.import_key_set(document)
 
     def _fetched(self, address: str) -> Any:
         with self._lock:
@@ -297,6 +294,13 @@ class OpenIdProvider:
 
 def _with_query(address: str, fields: Mapping[str, str]) -> str:
     return f"{address}{'&' if '?' in address else '?'}{urlencode(fields)}"
+
+
+def _texts(claim: object) -> frozenset[str]:
+    """The texts of a claim that is a text or a list of them; none of any other."""
+    return frozenset(
+        [claim] if isinstance(claim, str) else map(str, claim) if isinstance(claim, list) else ()
+    )
 
 
 def _json_of(response: httpx.Response) -> dict[str, Any]:

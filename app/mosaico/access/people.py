@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.access.login_rules import Identity
 from mosaico.access.models import Person
-from mosaico.access.rules import RoleName
+from mosaico.access.rules import RoleName, role_within
 from mosaico.access.schemas import PersonView
 from mosaico.access.service import check_limit
 from mosaico.access.sessions import NewSession, end_sessions, start_person_session
@@ -17,6 +17,7 @@ from mosaico.core.errors import Forbidden, NotFound
 from mosaico.core.ids import new_id
 from mosaico.core.keyset import PageQuery, select_page
 from mosaico.core.schemas import Page
+from mosaico.core.text import replace_unstorable
 
 MAX_CHARS = 200
 
@@ -38,7 +39,7 @@ def log_in_person(
 ) -> NewSession:
     """Register or update a person and start a session. Raises: `PersonBlocked`."""
     values = {
-        "name": identity.name[:MAX_CHARS],
+        "name": replace_unstorable(identity.name[:MAX_CHARS]),
         "email": identity.email,
         "role": role,
         "last_login_at": now,
@@ -80,12 +81,15 @@ def limit_person(session: Session, person_id: str, only: Sequence[str] | None) -
 
 def get_person(session: Session, person_id: str) -> PersonView:
     """One person. Raises: `UnknownPerson`."""
-    return PersonView.model_validate(UnknownPerson.unless(session.get(Person, person_id)))
+    return _person_view(UnknownPerson.unless(session.get(Person, person_id)))
 
 
 def list_people(session: Session, query: PageQuery) -> Page[PersonView]:
     """Everybody who has logged in as a person, newest first, blocked ones too."""
     keys = [Person.created_at, Person.id]
-    return select_page(session, select(Person), keys=keys, query=query).to_page(
-        PersonView.model_validate
-    )
+    return select_page(session, select(Person), keys=keys, query=query).to_page(_person_view)
+
+
+def _person_view(row: Person) -> PersonView:
+    role = role_within(row.role, row.only)
+    return PersonView.model_validate(row).model_copy(update={"role": role})

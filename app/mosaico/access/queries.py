@@ -19,6 +19,7 @@ from mosaico.access.rules import (
     hash_token,
     is_usable,
     parse_token,
+    role_within,
 )
 from mosaico.access.schemas import ApiKeyView, AuditEntryView
 from mosaico.core.errors import NotFound
@@ -57,6 +58,7 @@ SELECT_KEYS: Final = select(
     ApiKey.revoked_at,
     ApiKey.only,
     Person.blocked_at,
+    Person.only.label("person_only"),
 ).outerjoin(Person, Person.id == ApiKey.person_id)
 
 
@@ -198,23 +200,23 @@ def list_audit_entries(
 
 
 def key_identity(row: Row[*tuple[Any, ...]]) -> CallerIdentity:
-    """The identity of a row of `SELECT_KEYS`: a key ends with its revocation, or when its owner is blocked."""
+    """The identity of a row of `SELECT_KEYS`: a key ends with its revocation, or when its owner is blocked, and sees
+    nothing that its owner does not see.
+    """
     return CallerIdentity(
         id=row.id,
-        role=row.role,
+        role=role_within(row.role, row.person_only),
         expires_at=row.expires_at,
         revoked_at=row.revoked_at or row.blocked_at,
-        only=_limit_of(row.only),
+        only=_limit_of(row.only, row.person_only),
     )
 
 
 def person_identity(row: Person) -> CallerIdentity:
     """The identity of a person."""
-    # Settings are of all benchmarks.
-    role = "run" if row.only is not None and row.role == "admin" else row.role
     return CallerIdentity(
         id=row.id,
-        role=role,
+        role=role_within(row.role, row.only),
         expires_at=None,
         revoked_at=row.blocked_at,
         type="person",
@@ -222,5 +224,7 @@ def person_identity(row: Person) -> CallerIdentity:
     )
 
 
-def _limit_of(only: list[str] | None) -> tuple[str, ...] | None:
-    return None if only is None else tuple(only)
+def _limit_of(*limits: list[str] | None) -> tuple[str, ...] | None:
+    """The benchmarks in all of these limits; None without any."""
+    sets = [set(limit) for limit in limits if limit is not None]
+    return tuple(sorted(set.intersection(*sets))) if sets else None

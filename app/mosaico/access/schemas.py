@@ -57,7 +57,9 @@ class ApiKeyCreated(ApiKeyView):
 
 
 class PersonView(WireModel):
-    """Somebody who logged in with the provider or through a proxy; `role` is that of the last login."""
+    """Somebody who logged in with the provider or through a proxy; `role` is that of the last login, with a limit at
+    most `run`.
+    """
 
     id: str
     name: str

@@ -1,6 +1,7 @@
 """Ends the event streams of API keys and browser sessions that are revoked, expired or deleted."""
 
 from collections.abc import Set as AbstractSet
+from typing import Final
 
 from fastapi import Request
 
@@ -11,9 +12,11 @@ from mosaico.core.clock import Clock
 from mosaico.core.db import Database
 from mosaico.core.web.event_feeds import StreamOwner
 
+REVOKED: Final = object()
+
 
 class KeyStreamOwners:
-    """The streams of a key or a browser session end when it is revoked, expires or is deleted."""
+    """The streams of a key or a browser session end when it is revoked, expires, is deleted or gets another limit."""
 
     def __init__(self, db: Database, clock: Clock) -> None:
         self._db = db
@@ -22,7 +25,7 @@ class KeyStreamOwners:
     def owner_of(self, request: Request) -> StreamOwner:
         """The API key of the request, with the session of its browser."""
         caller = get_caller(request)
-        return StreamOwner(caller.key_id, caller.session)
+        return StreamOwner(caller.key_id, caller.session, caller.only)
 
     def find_unusable(self, owners: AbstractSet[StreamOwner]) -> AbstractSet[StreamOwner]:
         """The keys and sessions that may no longer read. Raises `DatabaseUnavailable`."""
@@ -31,14 +34,15 @@ class KeyStreamOwners:
         with self._db.read_statement() as session:
             callers = queries.list_caller_identities(session, {owner.key_id for owner in owners})
             open_sessions = sessions.list_open_sessions(session, digests, now) if digests else set()
-        usable_keys = {
-            key.id
+        limits = {
+            key.id: key.only
             for key in callers
             if is_usable(expires_at=key.expires_at, revoked_at=key.revoked_at, now=now)
         }
         return {
             owner
             for owner in owners
-            if owner.key_id not in usable_keys
+            # A stream goes on with the limit that it began with.
+            if limits.get(owner.key_id, REVOKED) != owner.only
             or (owner.session is not None and owner.session not in open_sessions)
         }

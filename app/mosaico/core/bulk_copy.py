@@ -4,7 +4,7 @@ import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import psycopg
 from psycopg import sql
@@ -22,6 +22,14 @@ ARRAY_HEAD: Final = struct.Struct(">iiiii")
 _JSONB_VERSION = b"\x01"
 
 BLOCK_BYTES = 256 * 1024
+
+_COPY: Final = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)")
+_COPIED: Final = sql.Identifier("copied_rows")
+_CREATE_COPIED: Final = sql.SQL(
+    "CREATE TEMPORARY TABLE {copied} ON COMMIT DROP AS SELECT {columns} FROM {target} WITH NO DATA"
+)
+_INSERT_COPIED: Final = sql.SQL("INSERT INTO {target} ({columns}) SELECT {columns} FROM {copied}")
+_DROP_COPIED: Final = sql.SQL("DROP TABLE {}")
 
 
 def copy_encoded_rows(
@@ -70,8 +78,21 @@ def _open_copy(session: Session, table: str, columns: Iterable[str]) -> Iterator
     # The driver's connection of the session, so the rows belong to its transaction.
     connection = session.connection().connection.driver_connection
     assert isinstance(connection, psycopg.Connection)
-    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
-        sql.Identifier(table), sql.SQL(", ").join(map(sql.Identifier, columns))
-    )
-    with connection.cursor() as cursor, cursor.copy(statement) as copy:
-        yield copy
+    names = sql.SQL(", ").join(map(sql.Identifier, columns))
+    with connection.cursor() as cursor:
+        if not _has_policies(cursor, table):
+            with cursor.copy(_COPY.format(sql.Identifier(table), names)) as copy:
+                yield copy
+            return
+        # Postgres does not copy into a table whose policies apply to the role: to all but its owner.
+        parts = {"columns": names, "target": sql.Identifier(table), "copied": _COPIED}
+        cursor.execute(_CREATE_COPIED.format(**parts))
+        with cursor.copy(_COPY.format(_COPIED, names)) as copy:
+            yield copy
+        cursor.execute(_INSERT_COPIED.format(**parts))
+        cursor.execute(_DROP_COPIED.format(_COPIED))
+
+
+def _has_policies(cursor: psycopg.Cursor[Any], table: str) -> bool:
+    row = cursor.execute("SELECT row_security_active(%s)", [table]).fetchone()
+    return row is not None and bool(row[0])

@@ -16,6 +16,7 @@ from sqlalchemy.engine import make_url
 from mosaico.core.db import DatabaseUnavailable, database_errors
 from mosaico.core.engine import Driver, sqlalchemy_url
 from mosaico.core.errors import Conflict, Misconfigured, Unavailable
+from mosaico.core.row_limits import LIMITED_ROLE, VISIBLE_ROWS
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -35,6 +36,14 @@ JOB_ENGINE_PREFIX: Final = "procrastinate_"
 # Tables and views share their names with everything else that is a relation.
 _RELATIONS: Final = text(
     "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(current_schema())"
+)
+
+_LACKS_POLICIES: Final = text(
+    """
+    SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = :role)
+        AND NOT EXISTS (SELECT FROM pg_policies WHERE policyname = :policy AND schemaname = current_schema())
+        AND EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('benchmarks') AND pg_has_role(relowner, 'USAGE'))
+    """
 )
 
 
@@ -60,13 +69,14 @@ def build_alembic_config(url: str) -> "Config":
 def upgrade(url: str, revision: str = "head") -> None:
     """Upgrade the database to a revision.
 
-    Concurrent upgrades are safe; without anything to do it returns at once.
+    Concurrent upgrades are safe; without anything to do it returns at once. A changed policy needs a new revision;
+    policies that are missing because their role was created later are installed at the newest one, too.
 
     Raises: `DatabaseUnavailable`, `BadDatabaseUrl`, `Misconfigured`, `ForeignTables`; `SchemaMismatch`
     if a newer version of MOSAICO made the schema.
     """
     current = current_revision(url)
-    if revision == "head" and current == HEAD_REVISION:
+    if revision == "head" and current == HEAD_REVISION and not _lacks_policies(url):
         return
     # As above.
     from alembic import command
@@ -145,6 +155,18 @@ def require_own_tables(connection: Connection, metadata: MetaData) -> None:
             f"{connection.engine.url.database}, and MOSAICO needs these names; nothing was changed. "
             "Create an empty database for MOSAICO, and name it in DATABASE_URL"
         )
+
+
+def _lacks_policies(url: str) -> bool:
+    """Return whether the role of limited callers was created after the last upgrade, and we may install its policies."""
+    engine = create_engine(sqlalchemy_url(url), hide_parameters=True)
+    try:
+        with _named_server_errors(url), engine.connect() as connection:
+            return bool(
+                connection.scalar(_LACKS_POLICIES, {"role": LIMITED_ROLE, "policy": VISIBLE_ROWS})
+            )
+    finally:
+        engine.dispose()
 
 
 def _recorded_revision(connection: Connection) -> str | None:

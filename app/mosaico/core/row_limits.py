@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from mosaico.core.errors import Forbidden
 
 LIMITED_ROLE: Final = "mosaico_limited"
+VISIBLE_ROWS: Final = "visible_rows"  # the policy of each table
 Visible = tuple[str, ...] | None  # IDs of benchmarks; None for all
 
 
@@ -31,6 +32,23 @@ _visible: ContextVar[Visible] = ContextVar("visible_benchmarks", default=None)
 
 _LIMIT: Final = text(
     "SELECT set_config('mosaico.benchmarks', :benchmarks, true), set_config('role', :role, true)"
+)
+# Whoever has the privileges of the role, without SET ROLE, has its policies, too; not the owner of the tables.
+_INHERITS_LIMITS: Final = text(
+    """
+    SELECT EXISTS (
+        SELECT FROM pg_policies JOIN pg_roles ON rolname = :role
+        WHERE policyname = :policy AND schemaname = current_schema() AND pg_has_role(pg_roles.oid, 'USAGE')
+    ) AND row_security_active('benchmarks')
+    """
+)
+_HAS_LIMITS: Final = text(
+    """
+    SELECT EXISTS (
+        SELECT FROM pg_policies JOIN pg_roles ON rolname = :role
+        WHERE policyname = :policy AND schemaname = current_schema() AND pg_has_role(pg_roles.oid, 'SET')
+    )
+    """
 )
 
 
@@ -56,9 +74,10 @@ def limit_session(session: Session) -> None:
         session.execute(_LIMIT, {"benchmarks": json.dumps(visible), "role": LIMITED_ROLE})
 
 
-def lift_limit(session: Session, *, visible: str, **parameters: object) -> None:
+def lift_limit(session: Session, *, visible: str = "SELECT", **parameters: object) -> None:
     """Let the rest of a transaction write rows that its caller cannot see yet, if `visible`, a statement with a row
-    or none, finds what they will belong to; nothing happens without a limit. Raises: `OutsideLimit`.
+    or none, finds what they will belong to; nothing happens without a limit. The default is for rows that are made of
+    what the caller sees. Raises: `OutsideLimit`.
     """
     if current_limit() is None:
         return
@@ -81,6 +100,12 @@ def limited_reader(
 
 
 def has_limits(session: Session) -> bool:
-    """Return whether this service may use the role of limited callers."""
-    statement = "SELECT COALESCE((SELECT pg_has_role(oid, 'MEMBER') FROM pg_roles WHERE rolname = :role), false)"
-    return bool(session.scalar(text(statement), {"role": LIMITED_ROLE}))
+    """Return whether the policies are installed, and this service may use the role of limited callers."""
+    parameters = {"role": LIMITED_ROLE, "policy": VISIBLE_ROWS}
+    return bool(session.scalar(_HAS_LIMITS, parameters))
+
+
+def inherits_limits(session: Session) -> bool:
+    """Return whether the policies hide rows from the role of this service itself, which then sees no benchmark."""
+    parameters = {"role": LIMITED_ROLE, "policy": VISIBLE_ROWS}
+    return bool(session.scalar(_INHERITS_LIMITS, parameters))

@@ -13,6 +13,7 @@ from mosaico.core.batches import batched
 from mosaico.core.encryption import Secret, SecretBox
 from mosaico.core.errors import Conflict
 from mosaico.core.ids import new_id
+from mosaico.core.row_limits import lift_limit
 from mosaico.core.text import format_utc, replace_unstorable
 from mosaico.core.web.page_paths import endpoint_page_path
 from mosaico.jobs.declarations import Deliver
@@ -105,6 +106,8 @@ def publish(
     Message, deliveries and jobs are written in the transaction of `session`. If a message with the
     same `dedup_key` exists, nothing is published, and the result is its id.
     """
+    # A message is seen by its alerts, which name it later; a test has none.
+    lift_limit(session)
     notification_id = _insert_notification(session, message, dedup_key, in_inbox=in_inbox)
     # The unique key decided: another process, or an earlier attempt of the same job, was first.
     if notification_id is None:

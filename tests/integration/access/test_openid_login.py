@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from mosaico.access.openid import LOGOUT_EVENT
+from mosaico.access.openid import LOGOUT_EVENT, LoginRefused, OpenIdProvider
 from mosaico.core.encryption import Secret
 from mosaico.core.login_settings import LoginSettings, OpenIdSettings, parse_role_rules
 from mosaico.core.network_policy import parse_networks
@@ -105,6 +105,7 @@ class Counterpart:
         self.claims: dict[str, Any] = {}
         self.sign: Callable[[dict[str, Any]], str] = self.signed
         self.issuer = ""
+        self.key_requests = 0
 
     def signed(self, claims: dict[str, Any]) -> str:
         return jwt.encode({"alg": "RS256", "kid": self.key.kid}, claims, self.key)
@@ -126,6 +127,7 @@ class Counterpart:
         )
 
     async def keys(self, _: Request) -> JSONResponse:
+        self.key_requests += 1
         return JSONResponse({"keys": [self.key.as_dict(private=False)]})
 
     async def token(self, request: Request) -> JSONResponse:
@@ -207,7 +209,8 @@ def signed_with_the_shared_secret(claims: dict[str, Any]) -> str:
 
 
 def signed_by_another(claims: dict[str, Any]) -> str:
-    return jwt.encode({"alg": "RS256"}, claims, RSAKey.generate_key(2048, private=True))
+    key = RSAKey.generate_key(2048, private=True, auto_kid=True)
+    return jwt.encode({"alg": "RS256", "kid": key.kid}, claims, key)
 
 
 @pytest.mark.parametrize("sign", [unsigned, signed_with_the_shared_secret, signed_by_another])
@@ -236,6 +239,36 @@ def test_unverified_or_other_address__has_no_role(
     refused = come_back(browser, counterpart)
     assert refused.status_code == 403
     assert "MOSAICO_LOGIN_ROLES" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("groups", "status"),
+    [(["admins"], 303), ("admins", 303), (None, 403), (5, 403), ({"admins": 1}, 403)],
+)
+def test_groups__of_any_form_are_read_or_give_no_role(
+    groups: object, status: int, browser: httpx.Client, counterpart: Counterpart
+) -> None:
+    counterpart.claims = {"email": "x@evil.example", "groups": groups, "name": "A\0a"}
+    assert come_back(browser, counterpart).status_code == status
+
+
+def test_unknown_keys__ask_the_provider_once_in_a_while(counterpart: Counterpart) -> None:
+    now = [100.0]
+    login = provider_settings(counterpart.issuer)
+    assert login.provider is not None
+    provider = OpenIdProvider(login.provider, monotonic=lambda: now[0])
+
+    def refused_with_unknown_key() -> None:
+        with pytest.raises(LoginRefused):
+            provider.read_logout(signed_by_another({"sub": "ana"}))
+
+    for _ in range(5):
+        refused_with_unknown_key()
+    # The first keys, and one look for new ones.
+    assert counterpart.key_requests == 2
+    now[0] += 60
+    refused_with_unknown_key()
+    assert counterpart.key_requests == 3
 
 
 def test_lost_role__ends_the_open_sessions(browser: httpx.Client, counterpart: Counterpart) -> None:

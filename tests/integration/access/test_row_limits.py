@@ -5,11 +5,15 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import text
 
+from mosaico.access.queries import find_key
+from mosaico.access.stream_revocation import KeyStreamOwners
+from mosaico.core.web.event_feeds import StreamOwner
 from mosaico.row_policies import INTERNAL_TABLES, LIMITED_TABLES
 from mosaico.table_list import METADATA
 from tests.support.browser_sessions import HTML, log_in
-from tests.support.described_api import api_routes
+from tests.support.described_api import api_routes, roles
 from tests.support.every_page import EXAMPLES, QUERIES, fill_path, page_paths, write_hostile_pages
 from tests.support.service import Service, pair
 
@@ -137,3 +141,121 @@ def test_event_stream__of_a_limited_key_has_its_own_count(
 
     assert first_event(service.client) != first_event(reader)
     assert reader.get("/api/v1/benchmark-runs/run-in-progress/events").status_code == 404
+
+
+# What a request of the role run sends, by the end of its path; others send nothing.
+BODIES: dict[str, Any] = {
+    "/benchmark-runs": {"benchmarkId": "support", "agentId": "billing"},
+    "/benchmark-runs/estimate": {"benchmarkId": "support", "agentId": "billing"},
+    "/alerts/{alertId}/ack": {"verdict": "noise"},
+    "/silences": {"matchers": {"benchmarkId": "support"}, "endsAt": "2099-01-01T00:00:00Z"},
+    "/silences/{silenceId}": {"comment": "planned"},
+}
+# Of the whole service; uploads, which have tests of their own; and the delivery of the example, which is of a test.
+NOT_OF_A_BENCHMARK = (
+    "/traces", "/logs", "/metrics", "/local-datasets", "/local-datasets/import", "/local-datasets/{datasetId}",
+    "/redeliver",
+)  # fmt: skip
+
+
+def run_operations() -> list[tuple[str, str]]:
+    """Method and path of what the role run may do with resources of a benchmark; deletions last."""
+    operations = [
+        (method, (route.path or "").removeprefix("/api/v1"))
+        for route in api_routes()
+        for method in route.methods or ()
+        if method != "GET" and roles(route.dependant)[-1:] == ["run"]
+    ]
+    kept = [each for each in operations if not each[1].endswith(NOT_OF_A_BENCHMARK)]
+    return sorted(kept, key=lambda each: (each[0] == "DELETE", each))
+
+
+def refusals(service: Service, token: str) -> dict[str, str]:
+    """The operations that a key may not do, or that fail, with the answer."""
+    headers = {"Authorization": f"Bearer {token}"}
+    refused = {}
+    for method, path in run_operations():
+        answer = service.client.request(
+            method, f"/api/v1{fill_path(path)}", headers=headers, json=BODIES.get(path, {})
+        )
+        if answer.status_code in (403, 404, 422, 500):
+            refused[f"{method} {path}"] = f"{answer.status_code} {answer.text}"
+    return refused
+
+
+def test_limited_key__does_with_its_own_benchmarks_what_others_do(service: Service) -> None:
+    with service.resources.db.begin() as session:
+        write_hostile_pages(session)
+    assert len(run_operations()) > 10
+    every = [benchmark["id"] for benchmark in service.list_items("/benchmarks")]
+    key = service.post("/keys", {"name": "x", "role": "run", "only": every})
+    limited = refusals(service, key["token"])
+    unlimited = refusals(service, service.post("/keys", {"name": "x", "role": "run"})["token"])
+    assert {one: text for one, text in limited.items() if one not in unlimited} == {}
+
+
+def test_message_with_a_foreign_alert__is_foreign(service: Service) -> None:
+    with service.resources.db.begin() as session:
+        write_hostile_pages(session)
+        notes = session.execute(
+            text(
+                "SELECT min(notification_id), min(id) FROM alert_events WHERE notification_id IS NOT NULL"
+                " GROUP BY benchmark_id ORDER BY benchmark_id = 'support' DESC"
+            )
+        ).all()
+    token = service.post("/keys", {"name": "x", "role": "read", "only": ["support"]})["token"]
+    headers = {"Authorization": f"Bearer {token}"}
+    path = f"/api/v1/notifications/{notes[0][0]}"
+    assert service.client.get(path, headers=headers).status_code == 200
+    # As messages about an agent, which gather its alerts of several benchmarks.
+    with service.resources.db.begin() as session:
+        gathered = {"note": notes[0][0], "alert": notes[1][1]}
+        session.execute(
+            text("UPDATE alert_events SET notification_id = :note WHERE id = :alert"), gathered
+        )
+    assert service.client.get(path, headers=headers).status_code == 404
+
+
+def test_upload_of_a_limited_key__is_redacted_by_all_who_read_it(service: Service) -> None:
+    service.create_agent("a")
+    service.create_benchmark(MINE, datasetRef="shared", evaluates=["a"])
+    rules = {"patterns": ["secret-[0-9]+"]}
+    service.create_benchmark("foreign", datasetRef="shared", evaluates=["a"], redact=rules)
+    token = service.post("/keys", {"name": "x", "role": "run", "only": [MINE]})["token"]
+    sent = service.client.post(
+        "/api/v1/local-datasets",
+        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/x-ndjson"},
+        content=b'{"traceId": "t", "input": "secret-42", "output": "1"}\n',
+        params={"name": "shared", "runName": "r", "agentId": "a"},
+    )
+    assert (sent.status_code, sent.json()["redactedTexts"]) == (201, 1)
+
+
+def test_key_of_a_limited_person__sees_what_both_see(service: Service) -> None:
+    with service.resources.db.begin() as session:
+        write_hostile_pages(session)
+    body = {"name": "x", "role": "admin", "personId": "person-1"}
+    token = service.post("/keys", body)["token"]
+    service.patch("/people/person-1", {"only": ["support"]})
+    with service.resources.db.read_statement() as session:
+        key = find_key(session, token)
+    assert key is not None
+    assert (key.role, key.only) == ("run", ("support",))
+
+
+def test_limit_of_an_administrator__is_shown_with_the_role_run(service: Service) -> None:
+    with service.resources.db.begin() as session:
+        write_hostile_pages(session)
+        session.execute(text("UPDATE people SET role = 'admin'"))
+    assert service.patch("/people/person-1", {"only": ["support"]})["role"] == "run"
+    assert service.patch("/people/person-1", {"only": None})["role"] == "admin"
+
+
+def test_new_limit__ends_the_streams_of_a_person(service: Service) -> None:
+    with service.resources.db.begin() as session:
+        write_hostile_pages(session)
+    owners = KeyStreamOwners(service.resources.db, service.resources.clock)
+    before = StreamOwner("person-1")
+    assert owners.find_unusable({before}) == set()
+    service.patch("/people/person-1", {"only": ["support"]})
+    assert owners.find_unusable({before, StreamOwner("person-1", None, ("support",))}) == {before}

@@ -17,13 +17,15 @@ from mosaico.core.errors import NotFound
 
 
 class StreamOwner(NamedTuple):
-    """The owner of a stream: an API key, or the browser session `session` of one.
+    """The owner of a stream: an API key, or the browser session `session` of one; `only` are the benchmarks that it
+    saw when the stream began, None for all.
 
     The limit of streams of a key counts those of its sessions, too.
     """
 
     key_id: str
     session: bytes | None = None
+    only: tuple[str, ...] | None = None
 
 
 class StreamOwners(Protocol):

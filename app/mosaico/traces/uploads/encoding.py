@@ -13,6 +13,7 @@ from mosaico.core.db import Database
 from mosaico.core.import_settings import import_limit
 from mosaico.core.parameter_names import UserInterface, current_interface, messages_for
 from mosaico.core.resources import Resources
+from mosaico.core.row_limits import limited_to
 from mosaico.jobs.child_process import (
     MIB,
     ChildLimits,
@@ -209,6 +210,7 @@ def _limits(options: Mapping[str, str]) -> ChildLimits:
 def _prepare(db: Database, dataset: str) -> tuple[int, RedactionRules | None]:
     """An ID that no collection has or will get, as the rows that are encoded begin with it, and the rules of a dataset."""
     # Not `begin`, which records the request in the audit log: nothing is stored yet.
-    with db.read_statement() as session:
+    # Without the limit of the caller: others who read the dataset have rules, too.
+    with limited_to(None), db.read_statement() as session:
         statement = text("SELECT nextval(pg_get_serial_sequence('collections', 'id'))")
         return int(session.execute(statement).scalar_one()), rules_of_upload(session, dataset)
