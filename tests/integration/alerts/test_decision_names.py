@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.integration.alerts.conftest import GOOD, RuleMaker, open_incident
-from tests.support.browser_sessions import HTML, log_in
+from tests.support.browser_sessions import HTML
 from tests.support.run_histories import RunHistoryMaker
 from tests.support.service import JSON, Service
 
@@ -57,7 +56,7 @@ def test_false_alarm__names_who_said_so_and_why(
 
 
 def test_accepted_level__names_who_accepted_it(
-    benchmark_service: Service, incident: JSON, ana: str, browser: httpx.Client
+    benchmark_service: Service, incident: JSON, ana: str
 ) -> None:
     service = benchmark_service
     ended = post_as(service, ana, f"/incidents/{incident['id']}/accept", {"note": REASON})
@@ -66,31 +65,32 @@ def test_accepted_level__names_who_accepted_it(
     newest = service.list_items("/benchmark-runs")[0]
     assert newest["acceptedByName"] == "Ana"
     assert service.get(f"/benchmark-runs/{newest['id']}")["acceptedByName"] == "Ana"
-    log_in(browser, ana)
-    assert "accepted by Ana" in browser.get(f"/runs/{newest['id']}", headers=HTML).text
+    assert (
+        "accepted by Ana"
+        in benchmark_service.client.get(f"/runs/{newest['id']}", headers=HTML).text
+    )
 
 
-def test_silence__names_who_made_it(
-    benchmark_service: Service, ana: str, browser: httpx.Client
-) -> None:
+def test_silence__names_who_made_it(benchmark_service: Service, ana: str) -> None:
     body = {"matchers": {"name": "nightly-*"}, "endsAt": "2099-01-01T00:00:00Z"}
     made = post_as(benchmark_service, ana, "/silences", body)
     assert made["createdByName"] == "Ana"
     # Whoever changes it later did not make it.
     patched = benchmark_service.patch(f"/silences/{made['id']}", {"comment": "moves"})
     assert (patched["createdBy"], patched["createdByName"]) == (made["createdBy"], "Ana")
-    log_in(browser, ana)
-    assert "by Ana" in browser.get("/inbox?tab=silenced&ended=false", headers=HTML).text
+    assert (
+        "by Ana"
+        in benchmark_service.client.get("/inbox?tab=silenced&ended=false", headers=HTML).text
+    )
 
 
 def test_note_of_an_incident__is_on_its_page_with_the_name(
-    benchmark_service: Service, incident: JSON, ana: str, browser: httpx.Client
+    benchmark_service: Service, incident: JSON, ana: str
 ) -> None:
     note = post_as(benchmark_service, ana, f"/incidents/{incident['id']}/notes", {"text": REASON})
     assert (note["incidentId"], note["runId"]) == (incident["id"], None)
     assert benchmark_service.list_items("/notes", incidentId=incident["id"]) == [note]
-    log_in(browser, ana)
-    page = browser.get(f"/incidents/{incident['id']}", headers=HTML).text
+    page = benchmark_service.client.get(f"/incidents/{incident['id']}", headers=HTML).text
     assert REASON in page
     assert "Ana · " in page
 
@@ -104,13 +104,12 @@ def test_note_of_an_incident__is_on_its_page_with_the_name(
     ],
 )
 def test_edit__is_shown_with_the_name_of_its_author(
-    benchmark_service: Service, create_rule: RuleMaker, ana: str, browser: httpx.Client, page: str, api: str
+    benchmark_service: Service, create_rule: RuleMaker, ana: str, page: str, api: str
 ) -> None:  # fmt: skip
     create_rule()
-    log_in(browser, ana)
-    assert "changed by Ana" not in browser.get(page, headers=HTML).text
+    assert "changed by Ana" not in benchmark_service.client.get(page, headers=HTML).text
     body = {"taskDef": "answer well"} if "bench" in api else {"name": "new name"}
     headers = {"Authorization": f"Bearer {ana}"}
     edited = benchmark_service.client.patch(f"/api/v1{api}", headers=headers, json=body)
     assert edited.status_code == 200, edited.text
-    assert "changed by Ana" in browser.get(page, headers=HTML).text
+    assert "changed by Ana" in benchmark_service.client.get(page, headers=HTML).text
