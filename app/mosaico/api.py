@@ -40,6 +40,9 @@ from mosaico.notifications.router import inbox_router as notifications
 from mosaico.overview.dataset_pages import router as dataset_pages
 from mosaico.overview.fleet_pages import router as fleet_page
 from mosaico.overview.formula_pages import router as formula_page
+from mosaico.overview.note_pages import router as note_forms
+from mosaico.overview.note_router import router as notes
+from mosaico.overview.note_router import subject_router as subject_notes
 from mosaico.overview.owner_pages import router as owner_pages
 from mosaico.overview.pages import router as morning_page
 from mosaico.overview.router import router as overview
@@ -112,6 +115,8 @@ ROUTERS: tuple[Router, ...] = (
     alerts,
     incidents,
     silences,
+    notes,
+    subject_notes,
     notifications,
     deliveries,
     endpoints,
@@ -145,6 +150,7 @@ PAGES: tuple[Router, ...] = (
     rule_pages,
     rule_forms,
     incident_pages,
+    note_forms,
     endpoint_pages,
     admin_pages,
     people_pages,

@@ -9,6 +9,7 @@ from mosaico.core import batch_delete
 from mosaico.core.db import Base
 from mosaico.jobs import models as jobs
 from mosaico.kpis import models as kpis
+from mosaico.notes import models as notes
 from mosaico.notifications import models as notifications
 from mosaico.overview import models as overview
 from mosaico.run_store import models as runs
@@ -26,6 +27,7 @@ __all__ = [
     "comparison",
     "jobs",
     "kpis",
+    "notes",
     "notifications",
     "overview",
     "runs",

@@ -81,6 +81,10 @@ EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
         ("/overview", "from"): "offered as the time since the last visit, to readers with one",
         ("/overview/fleet", "timezone"): "the zone of all pages is chosen at their top",
         ("/overview/search", "text"): "the field is at the top of each page",
+        **{
+            (path, "*"): "a page shows the notes about what it is of, and the search finds them by their text"
+            for path in ("/notes", "/notes.csv")
+        },
         ("/overview/search", "kind"): "a button continues the search of each kind",
         **{
             (path, name): "the page is of one KPI of a benchmark, which its address names"

@@ -22,6 +22,7 @@ from mosaico.alerts.silence_matchers import SilenceMatchers
 from mosaico.api import PAGES
 from mosaico.core.web import pages, query_parameters
 from mosaico.core.web.routes import DeclaredRoute
+from mosaico.notes.models import Note
 from mosaico.overview.models import SetupDraft
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.traces.models import LocalDataset
@@ -48,7 +49,7 @@ EXAMPLES: Final[Mapping[str, str]] = MappingProxyType(
         "endpointId": "endpoint-1", "eventId": "trigger-1",
         "incidentId": "alert-0", "keyId": "key-1", "kpi": "support-pass", "kpiId": "support-pass",
         "alertConfigId": "rule-1", "deliveryId": "delivery-1", "draftId": "draft-1", "notificationId": "note-0",
-        "personId": "person-1",
+        "noteId": "note-0", "personId": "person-1",
         "ruleId": "rule-1", "runId": RUN, "scheduleId": "nightly",
         "secretId": "secret-1", "silenceId": "silence-1", "traceId": f"{RUN}/t-0",
     }
@@ -161,6 +162,15 @@ def _write_every_page(session: Session, now: datetime) -> None:
             comment="The warehouse moves this week.", starts_at=now, ends_at=now + timedelta(days=5),
         )
     )  # fmt: skip
+    session.add_all(
+        Note(
+            id=f"note-{number}", benchmark_id="support", text="The new prompt was planned.", created_by="person-1",
+            created_at=now, **subject,
+        )
+        for number, subject in enumerate(
+            ({"run_id": RUN}, {"run_id": RUN, "item_id": "case-000"}, {"incident_id": "alert-0"})
+        )
+    )  # fmt: skip
     session.flush()
 
 
@@ -186,6 +196,7 @@ def write_hostile_pages(session: Session) -> None:
         "UPDATE deliveries SET detail = :name",
         "UPDATE incidents SET name = :name, value_name = :name, explanation = :name, note = :name",
         "UPDATE local_datasets SET name = :name, run_name = :name",
+        "UPDATE notes SET text = :name",
         "UPDATE notifications SET title = :name",
         "UPDATE schedule_configs SET name = :name, description = :name",
         "UPDATE collected_traces SET item_id = :name || item_id WHERE position < 3",

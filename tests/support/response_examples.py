@@ -181,6 +181,7 @@ def _ids_of_lists(demo: Service) -> dict[str, str]:
         "datasetId": "/local-datasets",
         "eventId": "/trigger-events",
         "keyId": "/keys",
+        "noteId": "/notes",
     }
     first = {name: demo.list_items(path)[0]["id"] for name, path in lists.items()}
     [kpi, *_] = demo.get(f"/benchmarks/{BENCHMARK['id']}/kpis")["items"]

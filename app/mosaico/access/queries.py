@@ -1,10 +1,11 @@
 """Reads API keys and the audit log."""
 
 import hmac
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic import Field
 from sqlalchemy import ColumnElement, Row, Select, func, select, union_all
@@ -150,6 +151,37 @@ def list_key_names(session: Session) -> Names:
     """The names of the newest API keys, as a form offers them."""
     names, keys = select(ApiKey.id, ApiKey.name), [ApiKey.created_at, ApiKey.id]
     return list_newest_names(session, names, keys, "/keys", lambda _, name: name, "API keys")
+
+
+class LastChange(NamedTuple):
+    """Who changed a resource last, and when."""
+
+    name: str
+    at: datetime
+
+
+def find_last_change(
+    session: Session, resource_types: Sequence[str], resource_id: str
+) -> LastChange | None:
+    """The last change of a resource by a key or a person that still exists, as far as the audit log reaches."""
+    newest = (
+        select(AuditEntry.actor_id, AuditEntry.at)
+        .where(
+            AuditEntry.resource_id == resource_id,
+            AuditEntry.resource_type.in_(resource_types),
+            AuditEntry.outcome == "done",
+            AuditEntry.actor_type.in_(("key", "person")),
+            # Not tests, silences and runs of it.
+            AuditEntry.action.regexp_match("^(change|replace|switch|archive)_"),
+        )
+        .order_by(AuditEntry.at.desc(), AuditEntry.seq.desc())
+        .limit(1)
+    )
+    row = session.execute(newest).first()
+    if row is None:
+        return None
+    name = list_caller_names(session, {row.actor_id}).get(row.actor_id)
+    return LastChange(name, row.at) if name else None
 
 
 class AuditFilter(PeriodFilter):

@@ -5,11 +5,12 @@ from enum import StrEnum
 from typing import Annotated
 
 from fastapi import Query
+from sqlalchemy.orm import Session
 
 from mosaico.access.deps import READ
 from mosaico.alerts import inbox_view
 from mosaico.alerts.schemas import InboxEntryView
-from mosaico.alerts.views import event_view
+from mosaico.alerts.views import event_views
 from mosaico.core.schemas import Identifier, Page
 from mosaico.core.web.deps import Res
 from mosaico.core.web.query_parameters import PageParams
@@ -57,13 +58,15 @@ def list_inbox(
         rows = inbox_view.list_entries(session, page, inbox_filter)
         deliveries = [delivery for entry in rows.rows for delivery in entry.deliveries]
         endpoints = endpoints_of(session, deliveries)
-        return rows.to_page(lambda entry: _entry_view(entry, endpoints))
+        return rows.to_page(lambda entry: _entry_view(session, entry, endpoints))
 
 
-def _entry_view(entry: inbox_view.InboxEntry, endpoints: Mapping[str, Endpoint]) -> InboxEntryView:
+def _entry_view(
+    session: Session, entry: inbox_view.InboxEntry, endpoints: Mapping[str, Endpoint]
+) -> InboxEntryView:
     return InboxEntryView(
         **notification_view(entry.notification).model_dump(),
-        alerts=[event_view(event) for event in entry.events],
+        alerts=event_views(session, entry.events),
         deliveries=[
             delivery_view(delivery, endpoints[delivery.endpoint_id])
             for delivery in entry.deliveries

@@ -162,7 +162,9 @@ def reopen_message(session: Session, notification_id: str) -> None:
     set_read_at(session, notification_id, None)
 
 
-def silence_message(session: Session, notification_id: str, hours: int, now: datetime) -> None:
+def silence_message(
+    session: Session, notification_id: str, hours: int, by: str, now: datetime
+) -> None:
     """Silence the alerts of a message for some hours: their rules, otherwise its benchmark and agent.
 
     Raises: `Invalid` for a message without alerts and for more than 30 days.
@@ -178,7 +180,7 @@ def silence_message(session: Session, notification_id: str, hours: int, now: dat
         matchers = SilenceMatchers(
             alert_config_id=rule_id, benchmark_id=benchmark_id, agent_id=agent_id
         )
-        start_silence(session, matchers, hours, "silenced from the inbox", now)
+        start_silence(session, matchers, hours, "silenced from the inbox", by, now)
 
 
 def find_all_alerts(session: Session, entry: InboxEntry) -> WholeList | None:

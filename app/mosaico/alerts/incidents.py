@@ -3,26 +3,24 @@
 from collections.abc import Collection
 from contextlib import suppress
 from datetime import datetime
-from typing import NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from mosaico.alerts import event_queries, incident_queries, queries
-from mosaico.alerts.details import AlertDetails
 from mosaico.alerts.evaluation.incident_rules import with_noise, without_noise
-from mosaico.alerts.evaluation.judging import accept as accept_memory
-from mosaico.alerts.evaluation.judging import end_as_noise
 from mosaico.alerts.evaluation.run_evaluation import AlertDecision, RunFields
 from mosaico.alerts.evaluation.state_memory import (
     excluded_of,
-    memory_of,
     store_excluded,
-    store_memory,
+)
+from mosaico.alerts.incident_closing import (
+    close_accepted,
+    close_noise,
+    end_incident,
 )
 from mosaico.alerts.kept_states import keep_state
 from mosaico.alerts.models import AlertEvent, AlertRule, AlertState, Incident
-from mosaico.alerts.publishing import store_and_publish
 from mosaico.alerts.rules import (
     AlertEventState,
     Condition,
@@ -32,7 +30,6 @@ from mosaico.alerts.rules import (
 )
 from mosaico.alerts.stored_series import accept_series, return_series, withdraw_series
 from mosaico.comparison import acceptance
-from mosaico.core.ids import new_id
 from mosaico.notifications.inbox import set_read_at
 from mosaico.notifications.models import Notification
 from mosaico.notifications.queries import find_notification
@@ -40,16 +37,6 @@ from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.run_history import find_runs, list_valid_seqs
 
 NOISE = "noise"
-BY_PEOPLE = (IncidentResolution.NOISE, IncidentResolution.ACCEPTED)
-
-
-class Closing(NamedTuple):
-    """The closing of an incident without evidence of recovery; `by` is the ID of an API key."""
-
-    resolution: IncidentResolution
-    explanation: str
-    by: str | None = None
-    note: str | None = None
 
 
 def open_incident(
@@ -132,12 +119,17 @@ def advance_incident(
     )
     if event.state == AlertEventState.RESOLVED:
         recovered = _recovered_runs(incident, decision, run.run_seq)
-        _end(incident, _resolution(decision), min(recovered), row.run_id, event.created_at)
+        end_incident(incident, _resolution(decision), min(recovered), row.run_id, event.created_at)
         acceptance.release_incident(session, recovered, is_noise=False)
 
 
 def acknowledge(
-    session: Session, incident_id: str, verdict: str, by: str | None, now: datetime
+    session: Session,
+    incident_id: str,
+    verdict: str,
+    by: str | None,
+    now: datetime,
+    note: str | None = None,
 ) -> Incident:
     """Store whether an incident was true or noise; a later verdict replaces it.
 
@@ -160,8 +152,7 @@ def acknowledge(
     if has_history and verdict == NOISE:
         if incident.state == IncidentState.OPEN:
             keep_state(session, incident, row)
-            text = "The incident was acknowledged as noise; its runs count as ordinary runs."
-            close(session, incident, row, rule, Closing(IncidentResolution.NOISE, text, by), now)
+            close_noise(session, incident, row, rule, by, note, now)
         elif row is not None:
             _return_runs(incident, row)
         acceptance.release_incident(session, incident.run_seqs, is_noise=True)
@@ -263,48 +254,6 @@ def accept_of_run(
                 close_accepted(session, incident, row, rule, by, note, now)
 
 
-def close_accepted(
-    session: Session,
-    incident: Incident,
-    row: AlertState | None,
-    rule: AlertRule | None,
-    by: str,
-    note: str | None,
-    now: datetime,
-) -> None:
-    text = "The new level was accepted; later runs are compared with it." + (
-        f" Note: {note}" if note else ""
-    )
-    closing = Closing(IncidentResolution.ACCEPTED, text, by, note)
-    close(session, incident, row, rule, closing, now)
-
-
-def close(
-    session: Session,
-    incident: Incident,
-    row: AlertState | None,
-    rule: AlertRule | None,
-    closing: Closing,
-    now: datetime,
-) -> None:
-    """Close an open incident without evidence of recovery, and notify its recipients."""
-    incident.resolved_by, incident.note = closing.by, closing.note
-    last_seq = row.run_seq if row is not None else incident.run_seqs[-1]
-    run_id = row.run_id if row is not None else incident.opened_run_id
-    incident.explanation = closing.explanation
-    _end(incident, closing.resolution, last_seq + 1, run_id, now)
-    if row is not None:
-        _reset(row, closing.resolution)
-    first_event = session.get(AlertEvent, incident.id)
-    is_share = first_event is not None and first_event.details.is_share
-    event = _closing_event(incident, closing, now, is_share=is_share)
-    rules = {rule.id: rule} if rule is not None else {}
-    store_and_publish(session, [event], rules, now, after_run=run_id)
-    if closing.resolution in BY_PEOPLE and event.notification_id is not None:
-        # The inbox keeps the message, and asks nobody to look at what a person has just decided.
-        set_read_at(session, event.notification_id, now)
-
-
 def lock_incident(
     session: Session, incident_id: str
 ) -> tuple[Incident, AlertState | None, AlertRule | None]:
@@ -322,57 +271,6 @@ def lock_incident(
         row.incident_id == incident_id or incident.state == IncidentState.RESOLVED
     )
     return incident, row if is_current else None, rule
-
-
-def _end(
-    incident: Incident,
-    resolution: IncidentResolution,
-    end_seq: int,
-    run_id: str,
-    now: datetime,
-) -> None:
-    incident.state, incident.resolution = IncidentState.RESOLVED, resolution
-    incident.end_seq, incident.resolved_run_id, incident.resolved_at = end_seq, run_id, now
-
-
-def _reset(row: AlertState, resolution: IncidentResolution) -> None:
-    """The state after an incident that a person has closed."""
-    memory = memory_of(row)
-    if resolution is IncidentResolution.ACCEPTED:
-        memory = accept_memory(memory)
-    elif resolution is IncidentResolution.NOISE:
-        memory = end_as_noise(memory)
-    store_memory(row, memory)
-    row.incident_id = None
-
-
-def _closing_event(
-    incident: Incident, closing: Closing, now: datetime, *, is_share: bool
-) -> AlertEvent:
-    return AlertEvent(
-        id=new_id(),
-        dedup_key=f"resolved/{incident.id}",
-        state=AlertEventState.RESOLVED,
-        rule_id=incident.rule_id,
-        name=incident.name,
-        severity=incident.severity,
-        benchmark_id=incident.benchmark_id,
-        agent_id=incident.agent_id,
-        run_id=incident.resolved_run_id,
-        run_seq=incident.run_seqs[-1],
-        incident_id=incident.id,
-        value=incident.value,
-        baseline=incident.baseline,
-        explanation=closing.explanation,
-        details=AlertDetails(
-            value_name=incident.value_name,
-            unit=incident.unit,
-            is_share=is_share,
-            since=incident.started_at,
-            since_run_id=incident.started_run_id,
-        ),
-        created_at=now,
-    )
 
 
 def _recovered_runs(incident: Incident, decision: AlertDecision, run_seq: int) -> list[int]:

@@ -7,7 +7,8 @@ without the incident, and a reopened one would contradict it.
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from mosaico.alerts.incidents import BY_PEOPLE, NOISE, lock_incident, lock_message, withdraw_runs
+from mosaico.alerts.incident_closing import BY_PEOPLE
+from mosaico.alerts.incidents import NOISE, lock_incident, lock_message, withdraw_runs
 from mosaico.alerts.models import AlertEvent, AlertState, Incident
 from mosaico.alerts.rules import AlertEventState, Condition, IncidentState
 from mosaico.alerts.state_before import STATE_FIELDS, StateBefore

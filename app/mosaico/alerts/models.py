@@ -258,7 +258,10 @@ class Incident(Base):
 
 
 class AlertSilence(Base):
-    """Holds back the notifications of alerts that match all given fields, until it ends."""
+    """Holds back the notifications of alerts that match all given fields, until it ends.
+
+    `created_by` is the ID of a person or an API key.
+    """
 
     __tablename__ = "alert_silences"
     __table_args__ = (
@@ -269,6 +272,7 @@ class AlertSilence(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     matchers: Mapped[SilenceMatchers] = mapped_column(ModelJson(SilenceMatchers))
     comment: Mapped[str | None]
+    created_by: Mapped[str | None]
     starts_at: Mapped[datetime]
     ends_at: Mapped[datetime]
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())

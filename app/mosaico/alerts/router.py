@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
+from sqlalchemy.orm import Session
 
 from mosaico.access.deps import ADMIN, READ, RUN, get_caller
 from mosaico.access.idempotency import Idempotent
@@ -35,7 +36,15 @@ from mosaico.alerts.schemas import (
     SilencePatch,
     SilenceView,
 )
-from mosaico.alerts.views import event_view, incident_view, rule_view, rule_views
+from mosaico.alerts.views import (
+    event_views,
+    incident_view,
+    incident_views,
+    rule_view,
+    rule_views,
+    silence_view,
+    silence_views,
+)
 from mosaico.core.problem_documents import CONFLICT
 from mosaico.core.resources import Resources
 from mosaico.core.schemas import Page
@@ -132,13 +141,14 @@ def list_alerts(
 ) -> Page[AlertView]:
     """List alerts, newest first unless sorted. A repeated filter lists those with any of its values."""
     with res.db.read() as session:
-        return event_queries.list_events(session, page, alert_filter, sort).to_page(event_view)
+        rows = event_queries.list_events(session, page, alert_filter, sort)
+        return Page(items=event_views(session, rows.rows), next_cursor=rows.next_cursor)
 
 
 @alerts.get("/{alertId}", dependencies=READ)
 def get_alert(alert_id: AlertId, res: Res) -> AlertView:
     with res.db.read() as session:
-        return event_view(event_queries.get_event(session, alert_id))
+        return event_views(session, [event_queries.get_event(session, alert_id)])[0]
 
 
 @alerts.post("/{alertId}/ack", dependencies=RUN, responses=CONFLICT)
@@ -149,7 +159,7 @@ def acknowledge_alert(
     by = get_caller(request).key_id
     with res.db.begin() as session:
         event = service.acknowledge(session, alert_id, body.verdict, by, res.clock(), body.note)
-        return event_view(event)
+        return event_views(session, [event])[0]
 
 
 @incidents.get("", dependencies=READ)
@@ -162,14 +172,14 @@ def list_incidents(
     """List incidents, newest first unless sorted. A repeated filter lists those with any of its values."""
     with res.db.read() as session:
         rows = incident_queries.list_incidents(session, page, incident_filter, sort)
-        return rows.to_page(incident_view)
+        return Page(items=incident_views(session, rows.rows), next_cursor=rows.next_cursor)
 
 
 @incidents.get("/{incidentId}", dependencies=READ)
 def get_incident(incident_id: IncidentId, res: Res) -> IncidentView:
     """Get an incident: its runs, its level before and now, and how it ended."""
     with res.db.read() as session:
-        return incident_view(incident_queries.get_incident(session, incident_id))
+        return incident_view(session, incident_queries.get_incident(session, incident_id))
 
 
 @incidents.post("/{incidentId}/acknowledge", dependencies=RUN)
@@ -196,7 +206,7 @@ def withdraw_judgement(incident_id: IncidentId, res: Res) -> IncidentView:
     agent is judged.
     """
     with res.db.begin() as session:
-        return incident_view(undo_judgement(session, incident_id))
+        return incident_view(session, undo_judgement(session, incident_id))
 
 
 @incidents.post("/{incidentId}/accept", dependencies=ADMIN, responses=CONFLICT)
@@ -206,20 +216,20 @@ def accept_incident(
     """Accept the new level: the incident is closed, and later runs are compared with its runs."""
     by = get_caller(request).key_id
     with res.db.begin() as session:
-        return incident_view(
-            incident_service.accept(session, incident_id, by, body.note, res.clock())
-        )
+        incident = incident_service.accept(session, incident_id, by, body.note, res.clock())
+        return incident_view(session, incident)
 
 
 @silences.post("", status_code=201, response_model=SilenceView, dependencies=RUN)
-def create_silence(body: SilenceCreate, once: Idempotent, res: Res) -> Response:
+def create_silence(body: SilenceCreate, request: Request, once: Idempotent, res: Res) -> Response:
     """Create a silence: matching alerts are recorded but not sent until it ends."""
-    return once(
-        body,
-        lambda session: body.confirm_created(
-            SilenceView.model_validate(silence_service.create_silence(session, body, res.clock()))
-        ),
-    )
+    by = get_caller(request).key_id
+
+    def create(session: Session) -> SilenceView:
+        silence = silence_service.create_silence(session, body, by, res.clock())
+        return body.confirm_created(silence_view(session, silence))
+
+    return once(body, create)
 
 
 @silences.get("", dependencies=READ)
@@ -231,13 +241,13 @@ def list_silences(
     """List silences, newest first."""
     with res.db.read() as session:
         rows = silence_queries.list_silences(session, page, silence_filter, res.clock())
-        return rows.to_page(SilenceView.model_validate)
+        return Page(items=silence_views(session, rows.rows), next_cursor=rows.next_cursor)
 
 
 @silences.get("/{silenceId}", dependencies=READ)
 def get_silence(silence_id: SilenceId, res: Res) -> SilenceView:
     with res.db.read() as session:
-        return SilenceView.model_validate(silence_queries.get_silence(session, silence_id))
+        return silence_view(session, silence_queries.get_silence(session, silence_id))
 
 
 @silences.patch("/{silenceId}", dependencies=RUN, responses=CONFLICT)
@@ -245,9 +255,9 @@ def change_silence(silence_id: SilenceId, body: SilencePatch, res: Res) -> Silen
     """Change the given fields. A matcher that is not given stays."""
     with res.db.begin() as session:
         silence = silence_queries.get_silence(session, silence_id, for_update=True)
-        edit = body.compare_with_view(SilenceView.model_validate(silence))
+        edit = body.compare_with_view(silence_view(session, silence))
         silence = silence_service.update_silence(session, silence_id, edit, res.clock())
-        return SilenceView.model_validate(silence)
+        return silence_view(session, silence)
 
 
 @silences.delete("/{silenceId}", status_code=204, dependencies=RUN)
@@ -262,9 +272,8 @@ def _acknowledge_incident(
 ) -> IncidentView:
     by = get_caller(request).key_id
     with res.db.begin() as session:
-        return incident_view(
-            incident_service.acknowledge(session, incident_id, verdict, by, res.clock())
-        )
+        incident = incident_service.acknowledge(session, incident_id, verdict, by, res.clock())
+        return incident_view(session, incident)
 
 
 def _update(

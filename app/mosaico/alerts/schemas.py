@@ -261,6 +261,7 @@ class AlertView(WireModel):
     verdict: AckVerdict | None
     acknowledged_at: datetime | None
     acknowledged_by: str | None
+    acknowledged_by_name: StoredText | None = None
     note: StoredText | None
     created_at: datetime
 
@@ -307,11 +308,13 @@ class IncidentView(WireModel):
     resolved_run_id: str | None
     resolved_at: datetime | None
     resolved_by: str | None
+    resolved_by_name: StoredText | None = None
     note: StoredText | None
     explanation: StoredText
     verdict: AckVerdict | None
     acknowledged_at: datetime | None
     acknowledged_by: str | None
+    acknowledged_by_name: StoredText | None = None
 
 
 class IncidentAcceptance(WireModel):
@@ -336,6 +339,8 @@ class SilenceView(WireModel):
     starts_at: datetime
     ends_at: datetime
     created_at: datetime
+    created_by: str | None
+    created_by_name: StoredText | None = None
 
 
 class SilenceCreate(EditBody):

@@ -18,6 +18,7 @@ from mosaico.alerts.evaluation.judging import (
 )
 from mosaico.alerts.evaluation.run_evaluation import AlertDecision
 from mosaico.alerts.evaluation.state_memory import memory_of
+from mosaico.alerts.incident_closing import Closing, close
 from mosaico.alerts.models import AlertEvent, AlertRule, AlertState
 from mosaico.alerts.publishing import (
     EventNotice,
@@ -214,7 +215,7 @@ def acknowledge(
     event = event_queries.get_event(session, event_id)
     if event.state != AlertEventState.FIRING:
         raise NotAcknowledgeable(_not_acknowledgeable_detail(event))
-    incidents.acknowledge(session, event.id, verdict, by, now)
+    incidents.acknowledge(session, event.id, verdict, by, now, note)
     session.refresh(event)
     event.note = note
     session.flush()
@@ -228,8 +229,8 @@ def reset_states(session: Session, rule: AlertRule, reason: str, now: datetime) 
     for state in session.scalars(states.order_by(AlertState.agent_id).with_for_update()):
         if state.incident_id is not None:
             incident = incident_queries.get_incident(session, state.incident_id, for_update=True)
-            closing = incidents.Closing(IncidentResolution.RULE_CHANGED, reason)
-            incidents.close(session, incident, state, rule, closing, now)
+            closing = Closing(IncidentResolution.RULE_CHANGED, reason)
+            close(session, incident, state, rule, closing, now)
     delete_all(session, AlertState, AlertState.rule_id == rule.id)
 
 

@@ -28,17 +28,17 @@ class TooManySilences(Conflict):
 
 
 def start_silence(
-    session: Session, matchers: SilenceMatchers, hours: int, comment: str, now: datetime
+    session: Session, matchers: SilenceMatchers, hours: int, comment: str, by: str, now: datetime
 ) -> AlertSilence:
-    """A silence from now on. Raises: `Invalid` for more than 30 days."""
+    """A silence from now on, by a person or an API key. Raises: `Invalid` for more than 30 days."""
     duration = timedelta(hours=hours)
     if not timedelta() < duration <= MAX_SILENCE:
         raise Invalid("a silence lasts from 1 to 720 hours; choose another duration")
     body = SilenceCreate(matchers=matchers, ends_at=now + duration, comment=comment)
-    return create_silence(session, body, now)
+    return create_silence(session, body, by, now)
 
 
-def create_silence(session: Session, body: SilenceCreate, now: datetime) -> AlertSilence:
+def create_silence(session: Session, body: SilenceCreate, by: str, now: datetime) -> AlertSilence:
     """Raises: `Invalid` for a silence that matches everything or has already ended, `Conflict` when
     its ID is taken, `TooManySilences`.
     """
@@ -46,6 +46,7 @@ def create_silence(session: Session, body: SilenceCreate, now: datetime) -> Aler
         id=body.id or new_id(),
         matchers=body.matchers,
         comment=body.comment,
+        created_by=by,
         starts_at=body.starts_at or now,
         ends_at=body.ends_at,
         created_at=now,

@@ -1,12 +1,13 @@
 """Alert rules, alerts and incidents as the API returns them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
+from mosaico.access.queries import list_caller_names
 from mosaico.alerts import queries
 from mosaico.alerts.evaluation.run_evaluation import read_false_pages
-from mosaico.alerts.models import AlertEvent, AlertRule, Incident
+from mosaico.alerts.models import AlertEvent, AlertRule, AlertSilence, Incident
 from mosaico.alerts.queries import AcknowledgedCount
 from mosaico.alerts.rule_records import RECORD_DAYS, RuleRecord, false_pages_of, read_records
 from mosaico.alerts.schemas import (
@@ -16,6 +17,7 @@ from mosaico.alerts.schemas import (
     AlertStateView,
     AlertView,
     IncidentView,
+    SilenceView,
 )
 from mosaico.core.resources import Resources
 from mosaico.core.schemas import view_of_row
@@ -60,24 +62,56 @@ def rule_view(session: Session, rule: AlertRule, res: Resources) -> AlertConfigV
     return view
 
 
-def event_view(event: AlertEvent) -> AlertView:
-    return view_of_row(
-        AlertView,
-        event,
-        alert_config_id=event.rule_id,
-        run_url=f"/api/v1/benchmark-runs/{event.run_id}" if event.run_id else None,
-        contributing_traces=event.details.traces,
-    )
+def event_views(session: Session, events: Sequence[AlertEvent]) -> list[AlertView]:
+    """Alerts with the names of those who acknowledged them."""
+    names = list_caller_names(session, {event.acknowledged_by for event in events})
+    return [
+        view_of_row(
+            AlertView,
+            event,
+            alert_config_id=event.rule_id,
+            run_url=f"/api/v1/benchmark-runs/{event.run_id}" if event.run_id else None,
+            contributing_traces=event.details.traces,
+            acknowledged_by_name=names.get(event.acknowledged_by or ""),
+        )
+        for event in events
+    ]
 
 
-def incident_view(incident: Incident) -> IncidentView:
-    return view_of_row(
-        IncidentView,
-        incident,
-        alert_id=incident.id,
-        alert_config_id=incident.rule_id,
-        runs=len(incident.run_seqs),
-    )
+def incident_views(session: Session, incidents: Sequence[Incident]) -> list[IncidentView]:
+    """Incidents with the names of those who acknowledged and closed them."""
+    judges = {incident.acknowledged_by for incident in incidents}
+    closers = {incident.resolved_by for incident in incidents}
+    names = list_caller_names(session, judges | closers)
+    return [
+        view_of_row(
+            IncidentView,
+            incident,
+            alert_id=incident.id,
+            alert_config_id=incident.rule_id,
+            runs=len(incident.run_seqs),
+            acknowledged_by_name=names.get(incident.acknowledged_by or ""),
+            resolved_by_name=names.get(incident.resolved_by or ""),
+        )
+        for incident in incidents
+    ]
+
+
+def incident_view(session: Session, incident: Incident) -> IncidentView:
+    return incident_views(session, [incident])[0]
+
+
+def silence_views(session: Session, silences: Sequence[AlertSilence]) -> list[SilenceView]:
+    """Silences with the names of those who made them."""
+    names = list_caller_names(session, {silence.created_by for silence in silences})
+    return [
+        view_of_row(SilenceView, silence, created_by_name=names.get(silence.created_by or ""))
+        for silence in silences
+    ]
+
+
+def silence_view(session: Session, silence: AlertSilence) -> SilenceView:
+    return silence_views(session, [silence])[0]
 
 
 def _recipients(rule: AlertRule, endpoints: Mapping[str, Endpoint]) -> list[str]:

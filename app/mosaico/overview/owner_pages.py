@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Path, Query, Request, Response
 
 from mosaico.access.deps import READ, RUN
+from mosaico.access.queries import find_last_change
 from mosaico.agents import queries as agent_queries
 from mosaico.agents import router as agents_api
 from mosaico.agents.pages import NAV as AGENTS
@@ -95,6 +96,7 @@ def _render_agent(
         agent = agent_queries.get_agent(session, agent_id)
         cells = read_grid_cells(session, res.clock(), agent_id=agent_id)
         view = agent_view(agent, res)
+        last_change = find_last_change(session, ["agents"], agent_id)
     benchmarks = {item.cell.benchmark_id: item.cell.benchmark_name for item in cells}
     versions = read_agent_versions(res, agent_id, choice, list(benchmarks))
     parts = {"versions": versions_in_api(versions, choice.days)} if benchmarks else {}
@@ -110,6 +112,7 @@ def _render_agent(
         api_parts={**VERDICTS, **parts},
         steps=AGENT_STEPS,
         agent=view,
+        last_change=last_change,
         cells=cells,
         check=check,
         **page,
@@ -154,6 +157,7 @@ def show_benchmark(request: Request, benchmark_id: BenchmarkId, res: Res) -> Res
         revisions = benchmark_queries.list_revisions(
             session, benchmark_id, PageQuery(SHOWN_REVISIONS)
         )
+        last_change = find_last_change(session, ["benchmarks"], benchmark_id)
         address = path_of("benchmarks", benchmark_id)
         all_revisions = find_whole_list(
             session,
@@ -165,6 +169,7 @@ def show_benchmark(request: Request, benchmark_id: BenchmarkId, res: Res) -> Res
     return render_page(
         request,
         "benchmark.html",
+        last_change=last_change,
         title=name_of_benchmark(benchmark.id, benchmark.metadata),
         nav=BENCHMARKS,
         api=address,

@@ -143,10 +143,11 @@ class SearchKind(StrEnum):
     ALERT_RULE = "ALERT_RULE"
     SCHEDULE = "SCHEDULE"
     RUN = "RUN"
+    NOTE = "NOTE"
 
 
 class SearchMatch(WireModel):
-    """A match of the search: `name` of a run is that of its agent."""
+    """A match of the search: `name` of a run is that of its agent, and of a note its text, with its subject."""
 
     id: str
     name: StoredText
@@ -154,6 +155,9 @@ class SearchMatch(WireModel):
     benchmark_name: StoredText | None = None
     created_at: datetime | None = None
     status: RunStatus | None = None
+    run_id: str | None = None
+    item_id: str | None = None
+    incident_id: str | None = None
 
 
 class SearchGroup(WireModel):

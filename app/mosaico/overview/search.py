@@ -1,4 +1,4 @@
-"""Search of what has a name: agents, benchmarks, KPIs, alert rules, schedules and runs."""
+"""Search of what has a name: agents, benchmarks, KPIs, alert rules, schedules and runs; and of notes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -15,6 +15,8 @@ from mosaico.core.errors import ErrorItem, Invalid
 from mosaico.core.keyset import ListRows, PageQuery, PageRows
 from mosaico.core.list_filters import match_text
 from mosaico.core.text import find_line_flaw
+from mosaico.notes.queries import list_notes
+from mosaico.notes.schemas import NoteFilter
 from mosaico.overview.schemas import SearchGroup, SearchKind, SearchMatch, SearchResult
 from mosaico.run_store.run_list import DEFAULT_SORT, LISTED_COLUMNS, RunListFilter, search_runs
 from mosaico.schedules.models import ScheduleConfig
@@ -74,7 +76,7 @@ def search_names(
     session: Session, text: str, kind: SearchKind | None = None, cursor: str | None = None
 ) -> SearchResult:
     """What contains the text in its name or its ID, at most `MAX_MATCHES` of each kind: the newest
-    runs, all others by name. Archived agents and benchmarks are left out, with the KPIs of these.
+    runs and notes, all others by name. Archived agents and benchmarks are left out, with the KPIs of these.
 
     All kinds share the time of a search. A kind that was not read to its end has a cursor, also without a
     match; the others without a match are left out. `kind` and `cursor` continue the search of one kind.
@@ -109,6 +111,8 @@ def _search_kinds(
     for kind in kinds:
         if kind is SearchKind.RUN:
             matches = _search_runs(session, text, query, search_time_s)
+        elif kind is SearchKind.NOTE:
+            matches = _search_notes(session, text, query, search_time_s)
         else:
             matches = _search_table(session, text, _TABLES[kind], query, search_time_s)
         yield SearchGroup(kind=kind, matches=matches.rows, next_cursor=matches.next_cursor)
@@ -172,5 +176,24 @@ def _search_runs(
             status=row["status"],
         )
         for row in page.rows
+    ]
+    return page.with_rows(matches)
+
+
+def _search_notes(
+    session: Session, text: str, query: PageQuery, search_time_s: float
+) -> PageRows[SearchMatch]:
+    page = list_notes(session, query, NoteFilter(text=text), search_time_s)
+    matches = [
+        SearchMatch(
+            id=note.id,
+            name=note.text,
+            benchmark_id=note.benchmark_id,
+            created_at=note.created_at,
+            run_id=note.run_id,
+            item_id=note.item_id,
+            incident_id=note.incident_id,
+        )
+        for note in page.rows
     ]
     return page.with_rows(matches)

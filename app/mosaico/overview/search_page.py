@@ -1,5 +1,7 @@
 """The page Search: what contains a text in its name or its ID."""
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import Query, Request, Response
@@ -7,7 +9,13 @@ from fastapi import Query, Request, Response
 from mosaico.access.deps import READ
 from mosaico.core.keyset import MAX_CURSOR
 from mosaico.core.web.deps import Res
-from mosaico.core.web.page_paths import path_of, rule_page_path, run_page_path, schedule_page_path
+from mosaico.core.web.page_paths import (
+    incident_page_path,
+    path_of,
+    rule_page_path,
+    run_page_path,
+    schedule_page_path,
+)
 from mosaico.core.web.pages import build_url, render_page, see_other
 from mosaico.core.web.routes import Router
 from mosaico.overview.schemas import SearchGroup, SearchKind, SearchMatch, SearchResult
@@ -22,6 +30,15 @@ TITLES: Final = {
     SearchKind.ALERT_RULE: "Alert rules",
     SearchKind.SCHEDULE: "Schedules",
     SearchKind.RUN: "Runs",
+    SearchKind.NOTE: "Notes",
+}
+# Of a match by its ID.
+PAGES: Final[Mapping[SearchKind, Callable[[str], str]]] = {
+    SearchKind.AGENT: partial(path_of, "agents"),
+    SearchKind.BENCHMARK: partial(path_of, "benchmarks"),
+    SearchKind.ALERT_RULE: rule_page_path,
+    SearchKind.SCHEDULE: schedule_page_path,
+    SearchKind.RUN: run_page_path,
 }
 
 
@@ -75,16 +92,18 @@ def _shown(group: SearchGroup, text: str) -> dict[str, Any]:
 
 def _page_of(kind: SearchKind, search_match: SearchMatch) -> str:
     """The address of the page of a match."""
-    match kind:
-        case SearchKind.AGENT:
-            return path_of("agents", search_match.id)
-        case SearchKind.BENCHMARK:
-            return path_of("benchmarks", search_match.id)
-        case SearchKind.KPI:
-            return path_of("benchmarks", search_match.benchmark_id or "", "kpis", search_match.id)
-        case SearchKind.ALERT_RULE:
-            return rule_page_path(search_match.id)
-        case SearchKind.SCHEDULE:
-            return schedule_page_path(search_match.id)
-        case SearchKind.RUN:
-            return run_page_path(search_match.id)
+    if kind is SearchKind.KPI:
+        return path_of("benchmarks", search_match.benchmark_id or "", "kpis", search_match.id)
+    if kind is SearchKind.NOTE:
+        return _subject_page(search_match)
+    return PAGES[kind](search_match.id)
+
+
+def _subject_page(note: SearchMatch) -> str:
+    """The page of what a note is about."""
+    if note.incident_id:
+        return f"{incident_page_path(note.incident_id)}#notes"
+    run_page = run_page_path(note.run_id or "")
+    if note.item_id is None:
+        return f"{run_page}#notes"
+    return build_url(f"{run_page}/items", item=note.item_id)

@@ -1,4 +1,4 @@
-"""Lists of the API as CSV: runs, and the values of KPIs."""
+"""Lists of the API as CSV: runs, the values of KPIs, and notes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -14,6 +14,8 @@ from mosaico.core.keyset import PageQuery, PageRows, iter_pages
 from mosaico.core.reports import csv_lines
 from mosaico.kpis.models import KpiHistory
 from mosaico.kpis.queries import KpiHistoryFilter, KpiOrder, list_kpi_history
+from mosaico.notes.queries import list_notes
+from mosaico.notes.schemas import NoteFilter
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.run_list import RunListFilter, search_runs
 
@@ -30,6 +32,9 @@ KPI_COLUMNS: Final = (
     "runId", "benchmarkId", "benchmark", "agentId", "agent", "kpiId", "kpi", "kpiRevision", "formula",
     "value", "unit", "undefinedReason", "intervalLow", "intervalHigh", "withinThresholds", "coverage",
     "validity", "verdict", "rescoreOf", "recordedAt",
+)  # fmt: skip
+NOTE_COLUMNS: Final = (
+    "noteId", "benchmarkId", "runId", "itemId", "incidentId", "text", "createdBy", "createdByName", "createdAt",
 )  # fmt: skip
 
 Line = Sequence[object]
@@ -83,6 +88,17 @@ def iter_kpi_values(
         return page.with_rows(lines)
 
     return _iter_csv(db, KPI_COLUMNS, read_page)
+
+
+def iter_notes(db: Database, note_filter: NoteFilter) -> Iterator[str]:
+    """The header and the notes of a filter, newest first, at most `MAX_ROWS`."""
+
+    def read_page(session: Session, query: PageQuery) -> PageRows[Line]:
+        page = list_notes(session, query, note_filter)
+        # In the order of the columns.
+        return page.with_rows([tuple(note.model_dump().values()) for note in page.rows])
+
+    return _iter_csv(db, NOTE_COLUMNS, read_page)
 
 
 def _iter_csv(

@@ -93,7 +93,7 @@ def export_runs(
     ] = DEFAULT_SORT,
 ) -> StreamingResponse:
     """The list of runs as CSV, with the filters and orders of the list; at most 10,000 runs."""
-    return _csv_file(csv_tables.iter_runs(res.db, run_filter, sort), "runs.csv")
+    return csv_file(csv_tables.iter_runs(res.db, run_filter, sort), "runs.csv")
 
 
 @history_router.get(
@@ -109,7 +109,7 @@ def export_kpi_history(
     10,000. `rescoreOf` names the run whose traces a run scores again; charts leave such runs out.
     """
     rows = csv_tables.iter_kpi_values(res.db, history_filter, sort)
-    return _csv_file(rows, "kpi-history.csv")
+    return csv_file(rows, "kpi-history.csv")
 
 
 @history_router.get(
@@ -174,6 +174,7 @@ def _label_agents(session: Session, agent_ids: Sequence[str]) -> dict[str, Agent
     return {agent.id: AgentLabel.of(agent.name, agent.color_number) for agent in agents}
 
 
-def _csv_file(lines: Iterator[str], name: str) -> StreamingResponse:
+def csv_file(lines: Iterator[str], name: str) -> StreamingResponse:
+    """A table as a file to save."""
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(lines, media_type=CSV, headers=headers)

@@ -45,7 +45,7 @@ def render_report(request: Request, res: Resources, run_id: str) -> str:
     """
     with res.db.read() as session:
         run = get_run(session, run_id)
-        view = load_run_page(session, run_id, res, zone_of=request)
+        view = load_run_page(session, run_id, res, request=request)
         rows = list_shown_metrics(session, run)
         metrics = list(map(MetricAggregateView.model_validate, rows))
         results = _results(session, run)

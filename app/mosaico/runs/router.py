@@ -47,6 +47,7 @@ from mosaico.runs.schemas import (
 )
 from mosaico.runs.views import (
     run_columns_view,
+    run_columns_views,
     run_view,
     trace_result_view,
     trace_view,
@@ -98,7 +99,8 @@ def list_runs(
 ) -> Page[RunView]:
     """List runs, newest first unless sorted. A repeated filter lists the runs with any of its values."""
     with res.db.read() as session:
-        return search_runs(session, run_filter, sort, page).to_page(run_columns_view)
+        rows = search_runs(session, run_filter, sort, page)
+        return Page(items=run_columns_views(session, rows.rows), next_cursor=rows.next_cursor)
 
 
 @router.get("/compare", dependencies=READ, responses=CONFLICT)
@@ -184,7 +186,7 @@ def list_compared_items(
 @router.get("/{runId}", dependencies=READ)
 def get_run(run_id: RunId, res: Res) -> RunView:
     with res.db.read_statement() as session:
-        return run_columns_view(queries.get_run_columns(session, run_id))
+        return run_columns_view(session, queries.get_run_columns(session, run_id))
 
 
 @router.get("/{runId}/attributes", dependencies=READ)
@@ -223,7 +225,7 @@ def list_categories(
 def cancel_run(run_id: RunId, res: Res) -> RunView:
     """Cancel a pending or running run; its workers stop at their next checkpoint."""
     with res.db.begin() as session:
-        return run_view(service.cancel_run(session, run_id, res.clock()))
+        return run_view(session, service.cancel_run(session, run_id, res.clock()))
 
 
 @router.post("/{runId}/accept", dependencies=ADMIN, responses=CONFLICT)
@@ -235,7 +237,9 @@ def accept_run(
     """
     by, note = get_caller(request).key_id, body.note if body else None
     with res.db.begin() as session:
-        return run_view(service.accept_run(session, run_id, by=by, note=note, now=res.clock()))
+        return run_view(
+            session, service.accept_run(session, run_id, by=by, note=note, now=res.clock())
+        )
 
 
 @router.post("/{runId}/retry", status_code=201, response_model=RunView, dependencies=RUN)
@@ -334,7 +338,7 @@ def follow_run(run_id: RunId, request: Request, res: Res, hub: Hub) -> EventStre
 
     def read_runs(run_ids: Sequence[str]) -> dict[str, EventSnapshot]:
         with res.db.read_statement() as session:
-            runs = list(map(run_columns_view, queries.find_runs_columns(session, run_ids)))
+            runs = run_columns_views(session, queries.find_runs_columns(session, run_ids))
         return {
             run.id: EventSnapshot(event="run", data=run, final=RunStatus(run.status).is_final)
             for run in runs

@@ -145,6 +145,7 @@ class RunView(WireModel):
     baseline_hold: BaselineHold | None
     accepted_at: datetime | None
     accepted_by: str | None
+    accepted_by_name: StoredText | None = None
     acceptance_note: StoredText | None
     write_back: WriteBackView | None
     results: str

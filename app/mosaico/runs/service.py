@@ -79,7 +79,7 @@ def create_run(
     # The open lists offer it at once, also while no worker is free.
     notify_streams(session, run_id)
     enqueue(session, BeginRun(run_id=run_id))
-    return run_view(run)
+    return run_view(session, run)
 
 
 def _score_traces_of(run: BenchmarkRun, rescored: BenchmarkRun) -> None:

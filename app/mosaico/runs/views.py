@@ -1,8 +1,11 @@
 """Runs and their traces as the API returns them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sqlalchemy.orm import Session
+
+from mosaico.access.queries import list_caller_names
 from mosaico.core.schemas import view_of_row
 from mosaico.run_store.deciding_metric import DecidingMetric, is_right_answer
 from mosaico.run_store.item_nights import ItemNight
@@ -19,16 +22,29 @@ from mosaico.runs.schemas import (
 )
 from mosaico.traces.models import CollectedTrace
 
-COLUMNS = [name for name in RunView.model_fields if name != "results"]
+COLUMNS = [name for name in RunView.model_fields if name not in ("results", "accepted_by_name")]
 
 
-def run_view(run: BenchmarkRun) -> RunView:
-    return run_columns_view({name: getattr(run, name) for name in COLUMNS})
+def run_view(session: Session, run: BenchmarkRun) -> RunView:
+    return run_columns_view(session, {name: getattr(run, name) for name in COLUMNS})
 
 
-def run_columns_view(row: Mapping[str, Any]) -> RunView:
-    values = {name: row[name] for name in COLUMNS}
-    return RunView(**values, results=f"/api/v1/benchmark-runs/{row['id']}/results")
+def run_columns_view(session: Session, row: Mapping[str, Any]) -> RunView:
+    return run_columns_views(session, [row])[0]
+
+
+def run_columns_views(session: Session, rows: Sequence[Mapping[str, Any]]) -> list[RunView]:
+    """Runs with the names of those who accepted their levels."""
+    accepted_by = {row["accepted_by"] for row in rows} - {None}
+    names = list_caller_names(session, accepted_by) if accepted_by else {}
+    return [
+        RunView(
+            **{name: row[name] for name in COLUMNS},
+            accepted_by_name=names.get(row["accepted_by"]),
+            results=f"/api/v1/benchmark-runs/{row['id']}/results",
+        )
+        for row in rows
+    ]
 
 
 def trace_result_view(

@@ -201,11 +201,13 @@ def read_notification(notification_id: NotificationId, form: SentForm, res: Res)
 
 
 @router.post("/inbox/{notificationId}/silence", dependencies=RUN)
-def create_silence(notification_id: NotificationId, form: SentForm, res: Res) -> Response:
+def create_silence(
+    request: Request, notification_id: NotificationId, form: SentForm, res: Res
+) -> Response:
     """Silence the alerts of a message."""
-    hours = silence_hours(form)
+    hours, by = silence_hours(form), get_caller(request).key_id
     with res.db.begin() as session:
-        inbox_view.silence_message(session, notification_id, hours, res.clock())
+        inbox_view.silence_message(session, notification_id, hours, by, res.clock())
     return see_other("/inbox?tab=silenced&ended=false")
 
 
@@ -355,6 +357,7 @@ def silence_row(session: Session, silence: AlertSilence) -> dict[str, Any]:
         "matchers": ", ".join(filter(None, parts)),
         "rule_url": rule_page_path(rule.id) if rule else None,
         "comment": silence.comment,
+        "by": list_caller_names(session, {silence.created_by}).get(silence.created_by or ""),
         "starts_at": silence.starts_at,
         "ends_at": silence.ends_at,
     }

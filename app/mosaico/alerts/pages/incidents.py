@@ -34,6 +34,7 @@ from mosaico.core.web.pages import (
 )
 from mosaico.core.web.query_parameters import ListQuery
 from mosaico.core.web.routes import Router
+from mosaico.notes.queries import list_shown_notes
 
 router = Router()
 
@@ -91,6 +92,7 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
         )
         chart = draw_incident(session, incident, reader_zone(request))
         people = list_caller_names(session, {incident.acknowledged_by, incident.resolved_by})
+        notes = list_shown_notes(session, get_caller(request), incident_id=incident_id)
     return render_page(
         request,
         "incident.html",
@@ -98,6 +100,7 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
         nav="/alerts",
         api=f"/incidents{path_of(incident_id)}",
         api_parts={
+            "notes": build_url("/notes", incidentId=incident_id),
             # Of the rule and the agent: those of the incident are among them.
             "alerts": build_url(
                 "/alerts", alertConfigId=incident.rule_id, agentId=incident.agent_id
@@ -109,6 +112,7 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
         row=row,
         chart=chart,
         people=people,
+        notes=notes,
         alerts=[{"event": event, "url": alert_page_path(event.id)} for event in events.rows],
         all_alerts=all_alerts,
         has_level=Condition(incident.condition).excludes_incidents,

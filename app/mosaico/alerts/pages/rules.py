@@ -6,7 +6,8 @@ from typing import Annotated, Any
 from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
-from mosaico.access.deps import ADMIN, READ, RUN
+from mosaico.access.deps import ADMIN, READ, RUN, get_caller
+from mosaico.access.queries import find_last_change
 from mosaico.agents.queries import list_agent_names
 from mosaico.alerts import event_queries, inbox_view, incident_queries, queries, rule_tests
 from mosaico.alerts.backtest_schemas import BacktestRequest
@@ -109,6 +110,7 @@ def show_rule(
             rule_id
         ]
         row = _row(session, view)
+        last_change = find_last_change(session, ["alert-configs", "alerts"], rule_id)
         agents = list_agent_names(session)
         newest = PageQuery(SHOWN_EVENTS)
         incidents = incident_queries.list_incidents(
@@ -153,6 +155,7 @@ def show_rule(
         api_question=question,
         steps=[Crumb("Alert rules", "/alerts")],
         rule=view,
+        last_change=last_change,
         state_total=state_total,
         row=row,
         false_alarms=false_alarms,
@@ -182,13 +185,13 @@ def test_alert_config(rule_id: RuleId, res: Res) -> Response:
 
 
 @router.post("/alerts/{ruleId}/silence", dependencies=RUN)
-def silence_rule(rule_id: RuleId, form: SentForm, res: Res) -> Response:
+def silence_rule(request: Request, rule_id: RuleId, form: SentForm, res: Res) -> Response:
     """Silence every alert of a rule for some hours."""
-    hours = silence_hours(form)
+    hours, by = silence_hours(form), get_caller(request).key_id
     with res.db.begin() as session:
         queries.get_rule(session, rule_id)
         matchers = SilenceMatchers(alert_config_id=rule_id)
-        start_silence(session, matchers, hours, "silenced from the rule", res.clock())
+        start_silence(session, matchers, hours, "silenced from the rule", by, res.clock())
     return to_rule(rule_id)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from fastapi import Path, Request, Response
 from sqlalchemy.orm import Session
 
-from mosaico.access.deps import RUN
+from mosaico.access.deps import RUN, get_caller
 from mosaico.agents.queries import list_agent_names
 from mosaico.alerts import queries, silence_queries, silences
 from mosaico.alerts.models import AlertSilence
@@ -71,7 +71,9 @@ def create_silence(request: Request, form: SentForm, res: Res) -> Response:
 
     def save(body: SilenceCreate) -> str:
         with res.db.begin() as session:
-            silence = silences.create_silence(session, body, res.clock())
+            silence = silences.create_silence(
+                session, body, get_caller(request).key_id, res.clock()
+            )
             request.state.created = f"/api/v1/silences{path_of(silence.id)}"
         return SILENCES
 

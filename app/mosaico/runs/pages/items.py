@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from fastapi import Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
-from mosaico.access.deps import READ
+from mosaico.access.deps import READ, get_caller
 from mosaico.agents.queries import add_agent_names
 from mosaico.comparison.deciding_metric import NOTHING_DECIDES, find_deciding_metric
 from mosaico.comparison.run_answers import TooManyAnswers
@@ -17,6 +17,7 @@ from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.page_text import format_instant
 from mosaico.core.web.pages import build_url, reader_zone, render_page, see_other
 from mosaico.core.web.routes import Router
+from mosaico.notes.queries import list_shown_notes
 from mosaico.run_store import trace_list
 from mosaico.run_store.deciding_metric import DecidingMetric, is_right_answer
 from mosaico.run_store.item_nights import ItemNight, list_item_nights
@@ -82,6 +83,9 @@ def show_item(
         trials = _load_trials(session, baseline, run, item, first_trial, decider)
         neighbors = _find_neighbors(session, run, item, typed)
         steps = list_crumbs(session, run)
+        notes = list_shown_notes(
+            session, get_caller(request), item_id=item, benchmark_id=run.benchmark_id
+        )
         agent_ids = {*(side.agent_id for side in sides), *(night.agent_id for night in nights)}
         names = add_agent_names(session, {}, agent_ids)
     shown_nights = _ShownNights(nights, decider, names, reader_zone(request), base_id or "", kept)
@@ -92,12 +96,13 @@ def show_item(
         title=item,
         nav="/runs",
         api=build_url(f"/benchmark-runs{path_of(run_id)}/results", itemId=item),
-        api_parts=_parts_in_api(run_id, base_id, item),
+        api_parts=_parts_in_api(run, base_id, item),
         run=run,
         baseline=baseline,
         base_id=base_id,
         steps=steps,
         item=item,
+        notes=notes,
         kept=kept,
         shown_metrics=MAX_METRICS,
         rule=f"right or wrong by {decider.column}" if decider else NOTHING_DECIDES,
@@ -195,10 +200,11 @@ class _ShownNights(NamedTuple):
         return f"{format_instant(night.created_at, self.zone, now)} · {agent}"
 
 
-def _parts_in_api(run_id: str, base_id: str | None, item: str) -> dict[str, str]:
+def _parts_in_api(run: BenchmarkRun, base_id: str | None, item: str) -> dict[str, str]:
     parts = {
-        "nights": build_url(f"/benchmark-runs{path_of(run_id)}/nights", itemId=item),
-        "run": path_of("benchmark-runs", run_id),
+        "nights": build_url(f"/benchmark-runs{path_of(run.id)}/nights", itemId=item),
+        "run": path_of("benchmark-runs", run.id),
+        "notes": build_url("/notes", benchmarkId=run.benchmark_id, itemId=item),
     }
     if base_id:
         base = path_of("benchmark-runs", base_id)

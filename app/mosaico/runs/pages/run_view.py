@@ -9,6 +9,8 @@ from markupsafe import Markup
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from mosaico.access.deps import get_caller
+from mosaico.access.queries import list_caller_names
 from mosaico.agents.models import Agent
 from mosaico.alerts.evaluation.run_evaluation import read_false_pages
 from mosaico.alerts.event_queries import AlertFilter, list_events
@@ -32,6 +34,7 @@ from mosaico.kpis.models import KpiHistory
 from mosaico.kpis.number_text import FigureFormat
 from mosaico.kpis.queries import find_shown_kpi, get_kpis_of_run
 from mosaico.kpis.verdict_types import ValueVerdict
+from mosaico.notes.queries import list_shown_notes
 from mosaico.notifications.views import list_delivery_rows
 from mosaico.run_store.attribute_queries import read_recorded_changes
 from mosaico.run_store.evaluations import list_evaluations
@@ -76,7 +79,7 @@ def load_run_page(
     session: Session,
     run_id: str,
     res: Resources,
-    zone_of: Request,
+    request: Request,
     typed: TypedAnswers | None = None,
     cursor: str = "",
 ) -> dict[str, Any]:
@@ -112,6 +115,7 @@ def load_run_page(
         "deciding": find_deciding(own_outcomes, outcome),
         "decided_by": name_elsewhere(own_outcomes, outcome),
         "incidents": list_incidents_of_run(session, run.benchmark_id, run.agent_id, run.seq),
+        "accepted_by": list_caller_names(session, {run.accepted_by}).get(run.accepted_by or ""),
         "is_final": status.is_final,
         "expected_end_at": expect_ends(session, [run], res.clock()).get(run.id),
         "can_pin": status is RunStatus.COMPLETED
@@ -138,6 +142,7 @@ def load_run_page(
         "metrics": _metric_rows(list_shown_metrics(session, run)),
         **_alerts(session, run.id, res),
         **_evaluations(session, run.seq),
+        "notes": list_shown_notes(session, get_caller(request), run_id=run.id),
         "errors": [] if run.purged_at else _errors(session, run),
         **answers,
         "costs": costs,
@@ -146,7 +151,7 @@ def load_run_page(
             *costs,
         ],
         "usage": _usage(session, run.seq),
-        **_trend(session, run, kpis, zone_of),
+        **_trend(session, run, kpis, request),
     }
 
 

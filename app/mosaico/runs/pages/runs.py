@@ -176,7 +176,7 @@ def show_run(
     """
     with res.db.read() as session:
         view = run_view.load_run_page(
-            session, run_id, res, zone_of=request, typed=typed, cursor=cursor
+            session, run_id, res, request=request, typed=typed, cursor=cursor
         )
         run = view["run"]
         choices = (

@@ -1,0 +1,139 @@
+"""Closing of incidents without evidence of recovery: what is stored, and what their recipients are told."""
+
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from sqlalchemy.orm import Session
+
+from mosaico.access.queries import list_caller_names
+from mosaico.alerts.details import AlertDetails
+from mosaico.alerts.evaluation.judging import accept as accept_memory
+from mosaico.alerts.evaluation.judging import end_as_noise
+from mosaico.alerts.evaluation.state_memory import memory_of, store_memory
+from mosaico.alerts.models import AlertEvent, AlertRule, AlertState, Incident
+from mosaico.alerts.publishing import store_and_publish
+from mosaico.alerts.rules import AlertEventState, IncidentResolution, IncidentState
+from mosaico.core.ids import new_id
+from mosaico.notifications.inbox import set_read_at
+
+BY_PEOPLE: Final = (IncidentResolution.NOISE, IncidentResolution.ACCEPTED)
+
+
+class Closing(NamedTuple):
+    """The closing of an incident without evidence of recovery; `by` is the ID of an API key."""
+
+    resolution: IncidentResolution
+    explanation: str
+    by: str | None = None
+    note: str | None = None
+
+
+def close_noise(
+    session: Session,
+    incident: Incident,
+    row: AlertState | None,
+    rule: AlertRule | None,
+    by: str | None,
+    note: str | None,
+    now: datetime,
+) -> None:
+    text = f"{tell_decision(session, by, 'false alarm', note)}; the runs count as ordinary runs."
+    close(session, incident, row, rule, Closing(IncidentResolution.NOISE, text, by), now)
+
+
+def tell_decision(session: Session, by: str | None, decision: str, note: str | None) -> str:
+    """Who decided what, and why: "Ana: false alarm, new prompt was planned"."""
+    name = list_caller_names(session, {by}).get(by or "", "Somebody")
+    reason = " ".join((note or "").split()).rstrip(".")
+    return f"{name}: {decision}{', ' if reason else ''}{reason}"
+
+
+def close_accepted(
+    session: Session,
+    incident: Incident,
+    row: AlertState | None,
+    rule: AlertRule | None,
+    by: str,
+    note: str | None,
+    now: datetime,
+) -> None:
+    text = f"{tell_decision(session, by, 'new level accepted', note)}; later runs are compared with it."
+    closing = Closing(IncidentResolution.ACCEPTED, text, by, note)
+    close(session, incident, row, rule, closing, now)
+
+
+def close(
+    session: Session,
+    incident: Incident,
+    row: AlertState | None,
+    rule: AlertRule | None,
+    closing: Closing,
+    now: datetime,
+) -> None:
+    """Close an open incident without evidence of recovery, and notify its recipients."""
+    incident.resolved_by, incident.note = closing.by, closing.note
+    last_seq = row.run_seq if row is not None else incident.run_seqs[-1]
+    run_id = row.run_id if row is not None else incident.opened_run_id
+    incident.explanation = closing.explanation
+    end_incident(incident, closing.resolution, last_seq + 1, run_id, now)
+    if row is not None:
+        _reset(row, closing.resolution)
+    first_event = session.get(AlertEvent, incident.id)
+    is_share = first_event is not None and first_event.details.is_share
+    event = _closing_event(incident, closing, now, is_share=is_share)
+    rules = {rule.id: rule} if rule is not None else {}
+    store_and_publish(session, [event], rules, now, after_run=run_id)
+    if closing.resolution in BY_PEOPLE and event.notification_id is not None:
+        # The inbox keeps the message, and asks nobody to look at what a person has just decided.
+        set_read_at(session, event.notification_id, now)
+
+
+def end_incident(
+    incident: Incident,
+    resolution: IncidentResolution,
+    end_seq: int,
+    run_id: str,
+    now: datetime,
+) -> None:
+    incident.state, incident.resolution = IncidentState.RESOLVED, resolution
+    incident.end_seq, incident.resolved_run_id, incident.resolved_at = end_seq, run_id, now
+
+
+def _reset(row: AlertState, resolution: IncidentResolution) -> None:
+    """The state after an incident that a person has closed."""
+    memory = memory_of(row)
+    if resolution is IncidentResolution.ACCEPTED:
+        memory = accept_memory(memory)
+    elif resolution is IncidentResolution.NOISE:
+        memory = end_as_noise(memory)
+    store_memory(row, memory)
+    row.incident_id = None
+
+
+def _closing_event(
+    incident: Incident, closing: Closing, now: datetime, *, is_share: bool
+) -> AlertEvent:
+    return AlertEvent(
+        id=new_id(),
+        dedup_key=f"resolved/{incident.id}",
+        state=AlertEventState.RESOLVED,
+        rule_id=incident.rule_id,
+        name=incident.name,
+        severity=incident.severity,
+        benchmark_id=incident.benchmark_id,
+        agent_id=incident.agent_id,
+        run_id=incident.resolved_run_id,
+        run_seq=incident.run_seqs[-1],
+        incident_id=incident.id,
+        value=incident.value,
+        baseline=incident.baseline,
+        explanation=closing.explanation,
+        details=AlertDetails(
+            value_name=incident.value_name,
+            unit=incident.unit,
+            is_share=is_share,
+            since=incident.started_at,
+            since_run_id=incident.started_run_id,
+        ),
+        created_at=now,
+    )

@@ -1,0 +1,115 @@
+"""Who decided what: names in pages, messages and answers of the API."""
+
+from typing import Any
+
+import pytest
+
+from tests.integration.alerts.conftest import GOOD, RuleMaker, open_incident
+from tests.support.browser_sessions import HTML
+from tests.support.run_histories import RunHistoryMaker
+from tests.support.service import JSON, Service
+
+REASON = "new prompt was planned"
+
+
+@pytest.fixture
+def ana(benchmark_service: Service) -> str:
+    """A key with the name Ana and the role admin."""
+    token: str = benchmark_service.post("/keys", {"name": "Ana", "role": "admin"})["token"]
+    return token
+
+
+@pytest.fixture
+def incident(
+    benchmark_service: Service, create_regressed: RuleMaker, complete: RunHistoryMaker
+) -> JSON:
+    create_regressed()
+    complete(*GOOD, 0.57, 0.56)
+    return open_incident(benchmark_service)
+
+
+def post_as(service: Service, token: str, path: str, body: Any = None) -> JSON:
+    headers = {"Authorization": f"Bearer {token}"}
+    response = service.client.post(f"/api/v1{path}", headers=headers, json=body)
+    assert response.is_success, response.text
+    answer: JSON = response.json()
+    return answer
+
+
+def last_message(service: Service) -> str:
+    return str(service.list_items("/notifications")[0])
+
+
+def test_false_alarm__names_who_said_so_and_why(
+    benchmark_service: Service, incident: JSON, ana: str
+) -> None:
+    service = benchmark_service
+    body = {"verdict": "noise", "note": REASON}
+    alert = post_as(service, ana, f"/alerts/{incident['id']}/ack", body)
+    assert alert["acknowledgedByName"] == "Ana"
+    ended = service.get(f"/incidents/{incident['id']}")
+    assert (ended["acknowledgedByName"], ended["resolvedByName"]) == ("Ana", "Ana")
+    assert ended["explanation"].startswith(f"Ana: false alarm, {REASON};")
+    assert f"Ana: false alarm, {REASON}" in last_message(service)
+    [entry] = service.list_items("/audit", action="acknowledge_alert")
+    assert entry["actorName"] == "Ana"
+
+
+def test_accepted_level__names_who_accepted_it(
+    benchmark_service: Service, incident: JSON, ana: str
+) -> None:
+    service = benchmark_service
+    ended = post_as(service, ana, f"/incidents/{incident['id']}/accept", {"note": REASON})
+    assert ended["resolvedByName"] == "Ana"
+    assert f"Ana: new level accepted, {REASON}" in last_message(service)
+    newest = service.list_items("/benchmark-runs")[0]
+    assert newest["acceptedByName"] == "Ana"
+    assert service.get(f"/benchmark-runs/{newest['id']}")["acceptedByName"] == "Ana"
+    assert (
+        "accepted by Ana"
+        in benchmark_service.client.get(f"/runs/{newest['id']}", headers=HTML).text
+    )
+
+
+def test_silence__names_who_made_it(benchmark_service: Service, ana: str) -> None:
+    body = {"matchers": {"name": "nightly-*"}, "endsAt": "2099-01-01T00:00:00Z"}
+    made = post_as(benchmark_service, ana, "/silences", body)
+    assert made["createdByName"] == "Ana"
+    # Whoever changes it later did not make it.
+    patched = benchmark_service.patch(f"/silences/{made['id']}", {"comment": "moves"})
+    assert (patched["createdBy"], patched["createdByName"]) == (made["createdBy"], "Ana")
+    assert (
+        "by Ana"
+        in benchmark_service.client.get("/inbox?tab=silenced&ended=false", headers=HTML).text
+    )
+
+
+def test_note_of_an_incident__is_on_its_page_with_the_name(
+    benchmark_service: Service, incident: JSON, ana: str
+) -> None:
+    note = post_as(benchmark_service, ana, f"/incidents/{incident['id']}/notes", {"text": REASON})
+    assert (note["incidentId"], note["runId"]) == (incident["id"], None)
+    assert benchmark_service.list_items("/notes", incidentId=incident["id"]) == [note]
+    page = benchmark_service.client.get(f"/incidents/{incident['id']}", headers=HTML).text
+    assert REASON in page
+    assert "Ana · " in page
+
+
+@pytest.mark.parametrize(
+    ("page", "api"),
+    [
+        ("/agents/agent-001", "/agents/agent-001"),
+        ("/benchmarks/bench-001", "/benchmarks/bench-001"),
+        ("/alerts/rule-1", "/alert-configs/rule-1"),
+    ],
+)
+def test_edit__is_shown_with_the_name_of_its_author(
+    benchmark_service: Service, create_rule: RuleMaker, ana: str, page: str, api: str
+) -> None:  # fmt: skip
+    create_rule()
+    assert "changed by Ana" not in benchmark_service.client.get(page, headers=HTML).text
+    body = {"taskDef": "answer well"} if "bench" in api else {"name": "new name"}
+    headers = {"Authorization": f"Bearer {ana}"}
+    edited = benchmark_service.client.patch(f"/api/v1{api}", headers=headers, json=body)
+    assert edited.status_code == 200, edited.text
+    assert "changed by Ana" in benchmark_service.client.get(page, headers=HTML).text
