@@ -10,6 +10,7 @@ from tests.integration.notifications.conftest import receiving
 from tests.support.processes import until
 from tests.support.service import working
 
+pytestmark = pytest.mark.xdist_group("browser")
 CSV = """item,question,expected,answer
 s-1,Where is my parcel?,In Turin,In Turin
 s-2,Is it in stock?,Yes,No

@@ -115,6 +115,8 @@ BATCHED: Final = frozenset(
 
 # Statements whose rows nothing limits, and the reason why they hold up nobody.
 UNLIMITED: Final[Mapping[str, str]] = {
+    "mosaico.core.bulk_copy._COPY": "a stream of COPY, which lasts as long as its rows and locks them only",
+    "mosaico.core.bulk_copy._INSERT_COPIED": "the rows of a stream of COPY, which it locks only",
     "mosaico.jobs.job_manager._REGISTER_PROCESS": "its own row, and those of processes that have ended",
     "mosaico.traces.sources.langfuse.source.TraceCounter.add": "a file of SQLite on the disk of the worker",
     "mosaico.traces.sources.langfuse.v3_runs.ItemStore.add": "a file of SQLite on the disk of the worker",

@@ -114,7 +114,7 @@ def create_api_key(request: Request, form: SentForm, res: Res) -> Response:
         with res.db.begin() as session:
             key = service.create_key(
                 session, body.name, body.role, now=res.clock(), expires_at=body.expires_at,
-                person_id=body.person_id, only=body.only,
+                person_id=body.person_id, only=body.only or None,
             )  # fmt: skip
             request.state.created = address = path_of("keys", key.id)
         tokens.append(key.token.reveal())

@@ -263,6 +263,10 @@ class _Recovery:
             return advise_bracketed_word("IF", self.text, bracket_start) if is_if else None
         if token.type == "COMMA":
             values = ", ".join(split_arguments(self.text, 0))
+            if not values.isprintable() or not values.strip(" ,"):
+                return (
+                    "Make each value a KPI of its own, or write for example AVERAGE(ROUGE, BLEU)."
+                )
             return f"Write AVERAGE({values}), or make each a KPI of its own."
         is_part = self.text[start - 1 : start].isdigit() and token.startswith(".")
         if token.type == "NUMBER" and is_part:

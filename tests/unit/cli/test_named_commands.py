@@ -180,7 +180,7 @@ def test_not_found_errors__of_resources_with_a_list_command_name_it() -> None:
     render_errors_page()  # imports every module
     without_command = {"not-found", "nothing-to-plot", "webhook-secret-not-found"}
     without_command |= {"trigger-event-not-found", "unsupported-signal", "no-provider"}
-    without_command |= {"setup-draft-not-found"}
+    without_command |= {"setup-draft-not-found", "item-not-in-run", "unknown-note"}
     # Those of plugins name `mosaico plugins` themselves.
     codes = {kind.code for kind in subclasses(NotFound) if "`mosaico" not in (kind.__doc__ or "")}
     codes -= without_command

@@ -133,6 +133,7 @@ def _parts_in_api(session: Session, event: AlertEvent) -> dict[str, str]:
         parts["rule"] = path_of("alert-configs", event.rule_id)
     if event.run_id:
         parts["run"] = path_of("benchmark-runs", event.run_id)
+        parts["attributes"] = path_of("benchmark-runs", event.run_id, "attributes")
     if event.notification_id:
         parts["deliveries"] = build_url(
             "/deliveries", notificationId=event.notification_id, limit=MAX_LIMIT

@@ -85,18 +85,19 @@ def _cost_charts(
         ]
         if len(measured) < _MIN_RUNS:
             continue
+        amounts = FigureFormat.of([value for _, value in measured], unit)
         points = [
             ChartValue(
                 value,
                 run.quality,
-                f"{kpi} {figures.write(run.quality)}, {format_number(value)} {unit}",
+                f"{kpi} {figures.write(run.quality)}, {amounts.write(value)}",
                 path_of("runs", run.run_id),
             )
             for run, value in measured
         ]
         title = f"{kpi} against {name.lower()} of an answer"
         svg = points_chart(title, f"{name} of an answer, {unit}", kpi, points)
-        rows = [(figures.write(point.y), format_number(point.x)) for point in points]
+        rows = [(figures.write(point.y), amounts.write(point.x)) for point in points]
         yield SmallChart(
             title,
             Markup(svg),  # noqa: S704 - our own SVG, which escapes its texts
