@@ -52,6 +52,7 @@ def read_texts(service: Service, path: str) -> list[str]:
     ],
 )  # fmt: skip
 def test_share__has_three_decimals_wherever_a_page_shows_it(path: str, month: Service) -> None:
+    # The costs of an answer are below 0.01.
     texts = read_texts(month, path)
-    assert [part for part in texts if re.search(r"(?<![\w.])0\.\d{4,}", part)] == []
+    assert [part for part in texts if re.search(r"(?<![\w.])0\.(?!00)\d{4,}", part)] == []
     assert any(re.search(r"\b0\.\d{3}\b", part) for part in texts)

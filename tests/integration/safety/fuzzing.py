@@ -231,7 +231,7 @@ def fuzzer_of(service: Service) -> Fuzzer:
     known_ids["alertId"] = service.get("/alerts", state="FIRING")["items"][0]["id"]
     known_ids["incidentId"] = service.get("/incidents")["items"][0]["id"]
     note = {"text": "A note of tests."}
-    known_ids["noteId"] = service.post(f"/benchmark-runs/{known_ids['runId']}/notes", note)["id"]
+    known_ids["noteId"] = service.post(f"/incidents/{known_ids['incidentId']}/notes", note)["id"]
     delivery = service.post("/notifications/test", endpoint)
     known_ids |= {"deliveryId": delivery["id"], "notificationId": delivery["notificationId"]}
     known_ids["endpointId"] = delivery["endpointId"]
