@@ -1,9 +1,7 @@
 """Starts a real OpenID Connect provider for a test, and fills its forms as a person would."""
 
 import re
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import unescape
@@ -11,41 +9,20 @@ from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
 import httpx
-import platformdirs
-import pytest
 
-CANAILLE = "canaille[front,oidc]==0.3.6"
+from tests.support.cached_tools import python_programs
+
+# Canaille, in an environment of its own: its libraries are not those of the product.
+LOCKED = Path(__file__).with_name("openid_tools") / "requirements.txt"
 PROGRAM = Path(__file__).with_name("openid_program.py")
-INSTALL_S = 600
 CLIENT_ID, CLIENT_SECRET = "mosaico", "the secret of tests"
-
-
-def provider_python() -> Path:
-    """A Python with Canaille, installed once into the user's cache: its libraries are not those of the product."""
-    folder = platformdirs.user_cache_path("mosaico-tests", ensure_exists=True) / "canaille-0.3.6"
-    done = folder / "installed"
-    if not done.exists():
-        pip = folder / "bin" / "pip"
-        for command in ([sys.executable, "-m", "venv", folder], [pip, "install", "-q", CANAILLE]):
-            ran = subprocess.run(
-                list(map(str, command)),
-                capture_output=True,
-                text=True,
-                timeout=INSTALL_S,
-                check=False,
-            )
-            if ran.returncode != 0:
-                shutil.rmtree(folder, ignore_errors=True)
-                pytest.skip(f"Canaille cannot be installed: {ran.stderr[-300:]}")
-        done.touch()
-    return folder / "bin" / "python"
 
 
 @contextmanager
 def running_provider(port: int, service: str) -> Iterator[str]:
     """The issuer of a provider on this port, which sends browsers back to the service."""
     # -P: the folder of the program has modules with the names of the standard library.
-    command = [str(provider_python()), "-P", str(PROGRAM), str(port), service]
+    command = [str(python_programs(LOCKED) / "python"), "-P", str(PROGRAM), str(port), service]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         try:
             assert process.stdout is not None
