@@ -6,8 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Site
-from tests.integration.access.test_openid_login import provider_settings, served
-from tests.support.openid_provider import running_provider
+from tests.support.openid_provider import provider_settings, running_provider, served
 from tests.support.serve import free_port
 
 pytestmark = pytest.mark.xdist_group("browser")

@@ -4,18 +4,47 @@ import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import httpx
 
+from mosaico.core.encryption import Secret
+from mosaico.core.login_settings import LoginSettings, OpenIdSettings, parse_role_rules
+from mosaico.main import create_app
+from tests.support.browser_sessions import HTML
 from tests.support.cached_tools import python_programs
+from tests.support.http import serving
+from tests.support.service import Service
 
 # Canaille, in an environment of its own: its libraries are not those of the product.
 LOCKED = Path(__file__).with_name("openid_tools") / "requirements.txt"
 PROGRAM = Path(__file__).with_name("openid_program.py")
 CLIENT_ID, CLIENT_SECRET = "mosaico", "the secret of tests"
+RULES = "ben@example.org=read, group:admins=admin"
+SAME_SITE = {**HTML, "Sec-Fetch-Site": "same-origin"}
+
+
+@contextmanager
+def served(service: Service, login: LoginSettings, **options: Any) -> Iterator[httpx.Client]:
+    """A browser of the same service with these ways to log in."""
+    app = create_app(replace(service.resources, login=login), **options)
+    with serving(app) as client:
+        client.headers.update(SAME_SITE)
+        yield client
+
+
+def provider_settings(issuer: str, rules: str = RULES) -> LoginSettings:
+    provider = OpenIdSettings(
+        issuer=issuer,
+        client_id=CLIENT_ID,
+        client_secret=Secret(CLIENT_SECRET),
+        scopes="openid email profile groups",
+    )
+    return LoginSettings(provider=provider, rules=parse_role_rules(rules))
 
 
 @contextmanager

@@ -17,7 +17,17 @@ from urllib.parse import urlencode
 import httpx
 
 from mosaico.access.login_rules import Identity
-from mosaico.core.errors import Unauthorized, Unavailable
+from mosaico.access.openid_claims import (
+    IdClaims,
+    LogoutClaims,
+    WrongClaims,
+    check_claims,
+    display_name,
+    texts_of,
+    verified_email,
+    with_user_info,
+)
+from mosaico.core.errors import AppError, Unauthorized, Unavailable
 from mosaico.core.http.client import outbound_client
 from mosaico.core.login_settings import OpenIdSettings
 from mosaico.core.network_policy import ALLOW_ALL_ADDRESSES
@@ -39,6 +49,13 @@ LOGOUT_EVENT: Final = "http://schemas.openid.net/event/backchannel-logout"
 
 class LoginRefused(Unauthorized):
     """The login at the provider did not succeed; start it again, or log in with an API key."""
+
+
+class LogoutRefused(AppError):
+    """The logout token is not valid; the provider must send one of its own, for this service, made a moment ago."""
+
+    status = 400
+    exit_code = 65
 
 
 class ProviderUnavailable(Unavailable):
@@ -114,29 +131,28 @@ class OpenIdProvider:
             "access_token": access_token,
         }
         claims = self._verified(id_token, parameters)
-        if "email" not in claims and isinstance(access_token, str):
-            claims = {**self._user_info(access_token, claims["sub"]), **claims}
+        # With an access token, most claims need not be in the ID token (OpenID Connect Core 5.4).
+        is_whole = {"name", "email", "email_verified", self.settings.groups_claim} <= claims.keys()
+        if not is_whole and isinstance(access_token, str):
+            claims = with_user_info(claims, self._user_info(access_token, claims["sub"]))
         return self._identity(claims)
 
     def read_logout(self, logout_token: str) -> ReportedLogout:
-        """Whose sessions a provider ends. Raises: `LoginRefused`, `ProviderUnavailable`."""
-        claims = self._decode(logout_token)
-        self._check_logout(claims)
-        subject, session_id = claims.get("sub"), claims.get("sid")
-        if subject is None and session_id is None:
-            raise LoginRefused("the logout token names neither a person nor a session")
-        return ReportedLogout(subject=subject, session_id=session_id)
+        """Whose sessions a provider ends. Raises: `LogoutRefused`, `ProviderUnavailable`."""
+        try:
+            claims = self._decode(logout_token)
+            self._check_logout(claims)
+        except (LoginRefused, WrongClaims) as error:
+            raise LogoutRefused(str(error)) from error
+        return ReportedLogout(subject=claims.get("sub"), session_id=claims.get("sid"))
 
     def _identity(self, claims: Mapping[str, Any]) -> Identity:
-        # Unverified addresses are anybody's: a provider with open registration would give away the roles of others.
-        email = claims.get("email") if claims.get("email_verified") is True else None
-        name = claims.get("name") or claims.get("preferred_username") or claims.get("email")
         return Identity(
             issuer=self.settings.issuer,
-            subject=str(claims["sub"]),
-            name=str(name or claims["sub"]),
-            email=str(email) if email else None,
-            groups=_texts(claims.get(self.settings.groups_claim)),
+            subject=claims["sub"],
+            name=display_name(claims),
+            email=verified_email(claims),
+            groups=texts_of(claims.get(self.settings.groups_claim)),
             session_id=claims.get("sid"),
         )
 
@@ -167,12 +183,20 @@ class OpenIdProvider:
         return _json_of(response)
 
     def _user_info(self, access_token: str, subject: str) -> dict[str, Any]:
-        """Claims that are not in the ID token; empty if the provider has no such endpoint."""
+        """Claims that are not in the ID token; empty if the provider has no such endpoint, or refuses them.
+
+        Raises: `ProviderUnavailable`: without its groups, somebody would lose their role.
+        """
         address = self._metadata().get("userinfo_endpoint")
         if not isinstance(address, str):
             return {}
         response = self._send("GET", address, headers={"Authorization": f"Bearer {access_token}"})
-        claims = _json_of(response) if response.status_code == HTTPStatus.OK else {}
+        if response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise _unexpected_status(response)
+        if response.status_code != HTTPStatus.OK:
+            return {}
+        is_signed = response.headers.get("content-type", "").startswith("application/jwt")
+        claims = self._decode(response.text) if is_signed else _json_of(response)
         # OpenID Connect Core 5.3.2: the answer may be about somebody else.
         return claims if claims.get("sub") == subject else {}
 
@@ -188,24 +212,28 @@ class OpenIdProvider:
             "aud": {"essential": True, "values": [self.settings.client_id]},
         }
         try:
+            check_claims(IdClaims, decoded)
             CodeIDToken(decoded, header, options, dict(parameters)).validate(leeway=LEEWAY_S)
-        except JoseError as error:
+        except (JoseError, WrongClaims) as error:
             raise LoginRefused(f"the ID token of the provider is not valid: {error}") from error
         return decoded
 
-    def _check_logout(self, claims: Mapping[str, Any]) -> None:
-        """Raises: `LoginRefused`. Source: Back-Channel Logout 1.0, 2.6."""
-        age_s = time.time() - float(claims.get("iat", 0))
+    def _check_logout(self, sent: Mapping[str, Any]) -> None:
+        """Raises: `LoginRefused`, `WrongClaims`. Source: Back-Channel Logout 1.0, 2.6."""
+        claims, now = check_claims(LogoutClaims, sent), time.time()
         is_valid = (
-            claims.get("iss") == self.settings.issuer
-            and self.settings.client_id in _texts(claims.get("aud"))
-            and LOGOUT_EVENT in (claims.get("events") or {})
-            and "nonce" not in claims
-            and abs(age_s) <= LEEWAY_S + METADATA_LIFETIME_S
-            and float(claims.get("exp", time.time())) + LEEWAY_S >= time.time()
+            claims.iss == self.settings.issuer
+            and self.settings.client_id in texts_of(claims.aud)
+            and isinstance(claims.events.get(LOGOUT_EVENT), dict)
+            and "nonce" not in sent
+            and abs(now - claims.iat) <= LEEWAY_S + METADATA_LIFETIME_S
+            and (claims.exp is None or claims.exp + LEEWAY_S >= now)
+            and (claims.nbf is None or claims.nbf - LEEWAY_S <= now)
         )
         if not is_valid:
             raise LoginRefused("the logout token is not one of this provider for this service")
+        if claims.sub is None and claims.sid is None:
+            raise LoginRefused("the logout token names neither a person nor a session")
 
     def _decode(self, token: str, header: dict[str, Any] | None = None) -> dict[str, Any]:
         """The claims of a token whose signature is right. Raises: `LoginRefused`, `ProviderUnavailable`."""
@@ -223,7 +251,8 @@ class OpenIdProvider:
             except InvalidKeyIdError:
                 # The provider has new keys.
                 decoded = jwt.decode(token, self._keys(is_new=True), registry=registry)
-        except (JoseError, ValueError) as error:
+        # The library reads some members of a header without a look at their type.
+        except (JoseError, ValueError, TypeError, LookupError, AttributeError) as error:
             raise LoginRefused(
                 f"the signature of the provider's token is not valid: {error}"
             ) from error
@@ -269,9 +298,7 @@ class OpenIdProvider:
                 return document
         response = self._send("GET", address)
         if response.status_code != HTTPStatus.OK:
-            raise ProviderUnavailable(
-                f"the login provider answered {response.status_code} to {address}"
-            )
+            raise _unexpected_status(response)
         document = _json_of(response)
         with self._lock:
             self._kept[address] = (self._monotonic() + METADATA_LIFETIME_S, document)
@@ -296,10 +323,9 @@ def _with_query(address: str, fields: Mapping[str, str]) -> str:
     return f"{address}{'&' if '?' in address else '?'}{urlencode(fields)}"
 
 
-def _texts(claim: object) -> frozenset[str]:
-    """The texts of a claim that is a text or a list of them; none of any other."""
-    return frozenset(
-        [claim] if isinstance(claim, str) else map(str, claim) if isinstance(claim, list) else ()
+def _unexpected_status(response: httpx.Response) -> ProviderUnavailable:
+    return ProviderUnavailable(
+        f"the login provider answered {response.status_code} to {response.request.url}"
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Final
 
 from sqlalchemy import delete, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
@@ -100,7 +101,9 @@ def create_key(
 
 
 def check_limit(session: Session, only: Sequence[str], role: str) -> None:
-    """Raises `Invalid` for a limit that cannot hold: of administrators, of nothing, or without its database role."""
+    """Raises `Invalid` for a limit that cannot hold: of administrators, of nothing, of unknown benchmarks, or without its
+    database role.
+    """
     reason = None
     if role == "admin":
         reason = "admins see everything; give the key the role read or run"
@@ -110,6 +113,25 @@ def check_limit(session: Session, only: Sequence[str], role: str) -> None:
         reason = f"needs the database role {LIMITED_ROLE}: create it as docs/access.md says, then run `mosaico db upgrade`"
     if reason is not None:
         raise Invalid("limit not possible", errors=[ErrorItem(pointer="/only", detail=reason)])
+    _require_benchmarks(session, only)
+
+
+# Without the models of benchmarks, a higher layer.
+_BENCHMARKS: Final = text("SELECT id FROM benchmarks WHERE id = ANY(:ids)")
+
+
+def _require_benchmarks(session: Session, ids: Sequence[str]) -> None:
+    existing = set(session.scalars(_BENCHMARKS, {"ids": list(ids)}))
+    errors = [
+        ErrorItem(
+            pointer=f"/only/{index}",
+            detail=f"{benchmark_id!r} is no benchmark; GET /api/v1/benchmarks lists their IDs",
+        )
+        for index, benchmark_id in enumerate(ids)
+        if benchmark_id not in existing
+    ]
+    if errors:
+        raise Invalid("unknown benchmark in the limit", errors=errors)
 
 
 def update_key(session: Session, key_id: str, body: ApiKeyPatch, *, now: datetime) -> None:

@@ -90,6 +90,9 @@ def upgrade() -> None:
     """Bring the schema to the version of this program."""
     from mosaico.core.migrations import upgrade as run_migrations
 
+    if not _external_url():
+        # The policies of the schema are for this role.
+        _embedded("upgrade").add_missing_role()
     run_migrations(_url())
     print_status("the schema is up to date")
 

@@ -28,6 +28,8 @@ HOST = "127.0.0.1"
 SUPERUSER = "postgres"
 APP_ROLE = "mosaico"
 DATABASE = "mosaico"
+# One in each line, as Postgres reads them without a server.
+CREATE_LIMITED_ROLE = f"CREATE ROLE {LIMITED_ROLE} NOLOGIN;\nGRANT {LIMITED_ROLE} TO {APP_ROLE};\n"
 ORPHAN_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 60.0
 RETRY_INTERVAL_S = 0.1
@@ -206,8 +208,7 @@ class Launcher:
         statements = (
             f"ALTER ROLE {SUPERUSER} PASSWORD '{self.folder.password(SUPERUSER)}'\n"
             f"CREATE ROLE {APP_ROLE} LOGIN PASSWORD '{self.folder.password(APP_ROLE)}'\n"
-            f"CREATE ROLE {LIMITED_ROLE} NOLOGIN\n"
-            f"GRANT {LIMITED_ROLE} TO {APP_ROLE}\n"
+            f"{CREATE_LIMITED_ROLE}"
             f"CREATE DATABASE {DATABASE} OWNER {APP_ROLE}\n"
         )
         done = run_as(self.account, command, cwd=cluster, pass_fds=(server_lock,), stdin=statements)

@@ -10,9 +10,17 @@ from pathlib import Path
 
 import psycopg
 
+from mosaico.core.row_limits import LIMITED_ROLE
 from mosaico.postgres.data_folder import DatabaseFolder, embedded_postgres_dir
 from mosaico.postgres.errors import DatabaseNotRunning, DatabaseStartError, translate_os_errors
-from mosaico.postgres.launch import APP_ROLE, DATABASE, HOST, Launcher
+from mosaico.postgres.launch import (
+    APP_ROLE,
+    CREATE_LIMITED_ROLE,
+    DATABASE,
+    HOST,
+    SUPERUSER,
+    Launcher,
+)
 from mosaico.postgres.postmaster import Postmaster, find_postmaster, is_postmaster, shut_down
 from mosaico.postgres.programs import server_account, usable_binaries
 
@@ -153,6 +161,10 @@ class EmbeddedPostgres:
         """The URL of the running server, with its password; raises `DatabaseNotRunning`."""
         return self._url_of(self._running())
 
+    def add_missing_role(self) -> None:
+        """Create the role that a server of an earlier version lacks. Raises: `DatabaseNotRunning`."""
+        self._add_missing_role(self._running())
+
     def count_sessions(self) -> int:
         """The number of sessions that use the database; 0 if the server is not running."""
         try:
@@ -222,7 +234,7 @@ class EmbeddedPostgres:
         deadline = time.monotonic() + READY_TIMEOUT_S
         while True:
             try:
-                self._connect(server).close()
+                self._add_missing_role(server)
             except NO_ANSWER as error:
                 # Dead: waiting for the deadline is pointless.
                 if not is_postmaster(server.pid, self._folder.cluster):
@@ -237,6 +249,15 @@ class EmbeddedPostgres:
             else:
                 return True
 
+    def _add_missing_role(self, server: Postmaster) -> None:
+        """Create the role of limited callers, which a folder from before it lacks. Raises: `NO_ANSWER`."""
+        with self._connect(server) as connection:
+            has_role = "SELECT FROM pg_roles WHERE rolname = %s"
+            if connection.execute(has_role, [LIMITED_ROLE]).rowcount:
+                return
+        with self._connect(server, SUPERUSER) as connection:
+            connection.execute(CREATE_LIMITED_ROLE.encode())
+
     def _probe(self, server: Postmaster) -> str | None:
         """The version of the server; None if it does not answer."""
         try:
@@ -245,9 +266,9 @@ class EmbeddedPostgres:
         except NO_ANSWER:
             return None
 
-    def _connect(self, server: Postmaster) -> psycopg.Connection:
+    def _connect(self, server: Postmaster, role: str = APP_ROLE) -> psycopg.Connection:
         return psycopg.connect(
-            self._url_of(server),
+            self._url_of(server, role),
             # Another program on this port must prove that it knows the password, too.
             require_auth="scram-sha-256",
             sslmode="disable",
@@ -271,6 +292,6 @@ class EmbeddedPostgres:
             shut_down(postmaster, self._folder.cluster)
         return postmaster is not None
 
-    def _url_of(self, server: Postmaster) -> str:
-        password = self._folder.password(APP_ROLE)
-        return f"postgresql://{APP_ROLE}:{password}@{HOST}:{server.port}/{DATABASE}"
+    def _url_of(self, server: Postmaster, role: str = APP_ROLE) -> str:
+        password = self._folder.password(role)
+        return f"postgresql://{role}:{password}@{HOST}:{server.port}/{DATABASE}"

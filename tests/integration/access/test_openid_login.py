@@ -3,58 +3,29 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.routing import Route
 
-from mosaico.access.openid import LOGOUT_EVENT, LoginRefused, OpenIdProvider
-from mosaico.core.encryption import Secret
-from mosaico.core.login_settings import LoginSettings, OpenIdSettings, parse_role_rules
+from mosaico.access.openid import LOGOUT_EVENT, LogoutRefused, OpenIdProvider
+from mosaico.core.login_settings import LoginSettings, parse_role_rules
 from mosaico.core.network_policy import parse_networks
 from mosaico.core.web.client_network import TrustedProxies
-from mosaico.main import create_app
-from tests.support.browser_sessions import HTML
 from tests.support.http import serving
+from tests.support.openid_counterpart import Counterpart, come_back
 from tests.support.openid_provider import (
     CLIENT_ID,
     CLIENT_SECRET,
     log_in_at_provider,
+    provider_settings,
     running_provider,
+    served,
 )
 from tests.support.serve import free_port
 from tests.support.service import Service
-
-RULES = "ben@example.org=read, group:admins=admin"
-SAME_SITE = {**HTML, "Sec-Fetch-Site": "same-origin"}
-
-
-@contextmanager
-def served(service: Service, login: LoginSettings, **options: Any) -> Iterator[httpx.Client]:
-    """A browser of the same service with these ways to log in."""
-    app = create_app(replace(service.resources, login=login), **options)
-    with serving(app) as client:
-        client.headers.update(SAME_SITE)
-        yield client
-
-
-def provider_settings(issuer: str, rules: str = RULES) -> LoginSettings:
-    provider = OpenIdSettings(
-        issuer=issuer,
-        client_id=CLIENT_ID,
-        client_secret=Secret(CLIENT_SECRET),
-        scopes="openid email profile groups",
-    )
-    return LoginSettings(provider=provider, rules=parse_role_rules(rules))
 
 
 def way_back(browser: httpx.Client, person: str, target: str = "/runs") -> str:
@@ -96,53 +67,6 @@ def test_real_provider__gives_people_their_role_until_they_are_blocked(service: 
         assert browser.get("/api/v1/agents").status_code == 401
 
 
-class Counterpart:
-    """A provider that signs what a test wants; `claims` and `header` change the ID token."""
-
-    def __init__(self) -> None:
-        self.key = RSAKey.generate_key(2048, private=True, auto_kid=True)
-        self.sent: dict[str, Any] = {}
-        self.claims: dict[str, Any] = {}
-        self.sign: Callable[[dict[str, Any]], str] = self.signed
-        self.issuer = ""
-        self.key_requests = 0
-
-    def signed(self, claims: dict[str, Any]) -> str:
-        return jwt.encode({"alg": "RS256", "kid": self.key.kid}, claims, self.key)
-
-    def app(self) -> Starlette:
-        routes = [
-            Route("/.well-known/openid-configuration", self.metadata),
-            Route("/keys", self.keys),
-            Route("/token", self.token, methods=["POST"]),
-        ]
-        return Starlette(routes=routes)
-
-    async def metadata(self, _: Request) -> JSONResponse:
-        names = {"authorization": "/login", "token": "/token"}
-        endpoints = {f"{name}_endpoint": self.issuer + path for name, path in names.items()}
-        return JSONResponse(
-            {"issuer": self.issuer, "jwks_uri": f"{self.issuer}/keys", **endpoints}
-            | {"id_token_signing_alg_values_supported": ["RS256", "HS256", "none"]}
-        )
-
-    async def keys(self, _: Request) -> JSONResponse:
-        self.key_requests += 1
-        return JSONResponse({"keys": [self.key.as_dict(private=False)]})
-
-    async def token(self, request: Request) -> JSONResponse:
-        form = parse_qs((await request.body()).decode())
-        assert form["code_verifier"]
-        token = self.sign(self.id_claims())
-        return JSONResponse({"access_token": "x", "token_type": "Bearer", "id_token": token})
-
-    def id_claims(self) -> dict[str, Any]:
-        now = int(time.time())
-        standard = {"iss": self.issuer, "aud": CLIENT_ID, "sub": "ana", "iat": now, "exp": now + 60}
-        email = {"email": "ben@example.org", "email_verified": True, "sid": "session-1"}
-        return {**standard, **email, "nonce": self.sent["nonce"], **self.claims}
-
-
 @pytest.fixture
 def counterpart() -> Iterator[Counterpart]:
     provider = Counterpart()
@@ -155,16 +79,6 @@ def counterpart() -> Iterator[Counterpart]:
 def browser(service: Service, counterpart: Counterpart) -> Iterator[httpx.Client]:
     with served(service, provider_settings(counterpart.issuer)) as client:
         yield client
-
-
-def come_back(browser: httpx.Client, counterpart: Counterpart, **changed: str) -> httpx.Response:
-    location = browser.get("/login/provider").headers["location"]
-    counterpart.sent = {
-        name: values[0] for name, values in parse_qs(urlsplit(location).query).items()
-    }
-    assert counterpart.sent["code_challenge_method"] == "S256"
-    query = {"code": "c", "state": counterpart.sent["state"], **changed}
-    return browser.get("/login/callback", params=query)
 
 
 def test_verified_address__gets_the_role_of_its_rule(
@@ -259,7 +173,7 @@ def test_unknown_keys__ask_the_provider_once_in_a_while(counterpart: Counterpart
     provider = OpenIdProvider(login.provider, monotonic=lambda: now[0])
 
     def refused_with_unknown_key() -> None:
-        with pytest.raises(LoginRefused):
+        with pytest.raises(LogoutRefused):
             provider.read_logout(signed_by_another({"sub": "ana"}))
 
     for _ in range(5):
@@ -301,28 +215,124 @@ def test_provider_that_is_down__leaves_the_login_with_a_key(service: Service) ->
         assert 'name="key"' in page.text
 
 
+def logout_status(browser: httpx.Client, counterpart: Counterpart, **claims: Any) -> int:
+    """What the service answers to a report of a logout; a claim that is `...` is left out."""
+    now = int(time.time())
+    standard = {"iss": counterpart.issuer, "aud": CLIENT_ID, "iat": now, "exp": now + 60}
+    token = {**standard, "jti": "1", "events": {LOGOUT_EVENT: {}}, **claims}
+    sent = {name: claim for name, claim in token.items() if claim is not ...}
+    return report_logout(browser, counterpart.signed(sent))
+
+
+def report_logout(browser: httpx.Client, token: str) -> int:
+    headers = {"Sec-Fetch-Site": "none", "Accept": "application/json"}
+    body = {"logout_token": token}
+    return browser.post("/login/provider-logout", data=body, headers=headers).status_code
+
+
 @pytest.mark.parametrize("claims", [{"sid": "session-1"}, {"sub": "ana"}])
 def test_logout_at_the_provider__ends_the_session(
     claims: dict[str, Any], browser: httpx.Client, counterpart: Counterpart
 ) -> None:
     assert come_back(browser, counterpart).status_code == 303
-    now = int(time.time())
-    standard = {"iss": counterpart.issuer, "aud": CLIENT_ID, "iat": now, "exp": now + 60}
-    token = {**standard, "jti": "1", "events": {LOGOUT_EVENT: {}}, **claims}
-
-    def report(**changed: Any) -> int:
-        body = {"logout_token": counterpart.signed({**token, **changed})}
-        headers = {"Sec-Fetch-Site": "none", "Accept": "application/json"}
-        return browser.post("/login/provider-logout", data=body, headers=headers).status_code
-
     wrong_claims: list[dict[str, Any]] = [
-        {"aud": "x"}, {"iss": "x"}, {"events": {}}, {"nonce": "n"}, {"exp": 1},
+        {"aud": "x"}, {"iss": "x"}, {"events": {}}, {"nonce": "n"}, {"exp": 1}, {"iat": 1},
+        {"nbf": time.time() + 3600}, {"sub": ..., "sid": ...},
     ]  # fmt: skip
     for wrong in wrong_claims:
-        assert report(**wrong) == 401
+        assert logout_status(browser, counterpart, **{**claims, **wrong}) == 400
     assert browser.get("/api/v1/agents").status_code == 200
-    assert report() == 200
+    assert logout_status(browser, counterpart, **claims) == 200
     assert browser.get("/api/v1/agents").status_code == 401
+
+
+# What no claim should be; `...` is none at all.
+ODD_CLAIMS = (
+    ..., None, "", "x", "17", "\0", "\ud800", "x" * 2000, True, 0, -1, -1.5, 10**400, float("nan"), float("inf"),
+    [], [1], ["x", None], {}, {"a": [1]},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "claim", ["iat", "exp", "nbf", "iss", "aud", "events", "sub", "sid", "jti"]
+)
+def test_logout_token__with_an_odd_claim_is_refused_or_right(
+    claim: str, browser: httpx.Client, counterpart: Counterpart
+) -> None:
+    statuses = {
+        repr(odd)[:20]: logout_status(browser, counterpart, **{"sub": "nobody", claim: odd})
+        for odd in ODD_CLAIMS
+    }
+    # `jti` is not read; the others are optional, or name somebody who has no session.
+    may_be = (
+        {200} if claim == "jti" else {200, 400} if claim in ("exp", "nbf", "sub", "sid") else {400}
+    )
+    assert set(statuses.values()) <= may_be, statuses
+
+
+@pytest.mark.parametrize(
+    "claim",
+    ["iss", "sub", "aud", "exp", "iat", "nbf", "nonce", "azp", "auth_time", "at_hash", "acr", "amr", "sid",
+     "email", "email_verified", "name", "preferred_username", "groups"],
+)  # fmt: skip
+def test_id_token__with_an_odd_claim_is_refused_or_right(
+    claim: str, browser: httpx.Client, counterpart: Counterpart
+) -> None:
+    for odd in ODD_CLAIMS:
+        counterpart.claims = {claim: odd}
+        answer = come_back(browser, counterpart)
+        assert answer.status_code in (303, 401, 403), (odd, answer.text)
+    needed = {"iss", "sub", "aud", "exp", "iat", "nonce"}
+    counterpart.claims = {claim: ...}
+    assert (come_back(browser, counterpart).status_code == 401) == (claim in needed)
+
+
+def test_token__that_is_none_is_refused(browser: httpx.Client, counterpart: Counterpart) -> None:
+    right = counterpart.signed({"sub": "ana"})
+    header, body, signature = right.split(".")
+    odd_headers = [
+        counterpart.signed({}, header={name: odd})
+        for name in ("kid", "typ", "cty", "crit", "jwk")
+        for odd in (5, ["x"], {"a": 1}, None)
+    ]
+    texts = [
+        "", ".", "..", "a.b.c", "a.b.c.d.e", "é.é.é", right[:-4], f"{header}.{body}.", f"{header}..{signature}",
+        f"{body}.{body}.{signature}", *odd_headers, counterpart.signed_text("[1]"), counterpart.signed_text("x"),
+    ]  # fmt: skip
+    assert {text: report_logout(browser, text) for text in texts} == dict.fromkeys(texts, 400)
+    for text in texts:
+        counterpart.sign = lambda _, text=text: text
+        assert come_back(browser, counterpart).status_code == 401, text
+
+
+@pytest.mark.parametrize(
+    ("user_info", "status"),
+    [
+        ({"sub": "ana", "groups": ["admins"]}, 303),
+        ({"sub": "ana", "email": "ben@example.org", "email_verified": True}, 303),
+        ({"sub": "ana"}, 403),
+        # Of somebody else, and of another address than that of the ID token.
+        ({"sub": "ben", "groups": ["admins"]}, 403),
+        ({"sub": "ana", "email": "x@evil.example", "email_verified": True}, 403),
+        (503, 503),
+        (403, 403),
+        ("not JSON", 503),
+    ],
+)
+def test_user_info__gives_the_role_that_the_id_token_lacks(
+    user_info: object, status: int, browser: httpx.Client, counterpart: Counterpart
+) -> None:
+    counterpart.user_info = user_info
+    counterpart.claims = {"email": "ben@example.org", "email_verified": ...}
+    assert come_back(browser, counterpart).status_code == status
+
+
+def test_signed_user_info__is_read(browser: httpx.Client, counterpart: Counterpart) -> None:
+    counterpart.user_info = counterpart.signed({"sub": "ana", "groups": "admins"}).encode()
+    counterpart.claims = {"email": ...}
+    assert come_back(browser, counterpart).status_code == 303
+    counterpart.user_info = signed_by_another({"sub": "ana", "groups": "admins"}).encode()
+    assert come_back(browser, counterpart).status_code == 401
 
 
 def through_proxy(service: Service, **options: Any) -> Any:

@@ -132,6 +132,39 @@ def test_limited_person__is_limited_in_the_browser_and_no_administrator(
         assert problem["errors"][0]["pointer"] == "/only"
 
 
+def test_limit_to_an_unknown_benchmark__is_refused_with_its_id(service: Service) -> None:
+    with service.resources.db.begin() as session:
+        write_hostile_pages(session)
+    limit = {"only": ["support", "no-such-benchmark"]}
+    key = {"name": "x", "role": "read", **limit}
+    for method, path, body in (("POST", "/keys", key), ("PATCH", "/people/person-1", limit)):
+        problem = service.expect_problem(422, method, path, body)
+        [error] = problem["errors"]
+        assert error["pointer"] == "/only/1"
+        assert "no-such-benchmark" in error["detail"]
+
+
+def test_limit__stays_when_its_benchmark_is_deleted(service: Service) -> None:
+    for name in (MINE, "foreign"):
+        service.create_benchmark(name)
+    key = service.post("/keys", {"name": "x", "role": "read", "only": [MINE]})
+    headers = {"Authorization": f"Bearer {key['token']}"}
+
+    def seen() -> list[str]:
+        listed = service.client.get("/api/v1/benchmarks", headers=headers).json()["items"]
+        return [benchmark["id"] for benchmark in listed]
+
+    assert seen() == [MINE]
+    service.delete(f"/benchmarks/{MINE}")
+    # Nothing, and not everything.
+    assert seen() == []
+    assert service.get(f"/keys/{key['id']}")["only"] == [MINE]
+    # What is shown may be sent back.
+    assert service.patch(f"/keys/{key['id']}", {"name": "y", "only": [MINE]})["name"] == "y"
+    service.create_benchmark(MINE)
+    assert seen() == [MINE]
+
+
 def test_event_stream__of_a_limited_key_has_its_own_count(
     reader: httpx.Client, service: Service
 ) -> None:

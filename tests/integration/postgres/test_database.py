@@ -4,7 +4,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.support.postgres import SharedServer
+from mosaico.core.row_limits import LIMITED_ROLE
+from mosaico.postgres.server import EmbeddedPostgres
+from tests.support.postgres import SharedServer, superuser_url_of
 
 
 def query_value(url: str, query: bytes) -> object:
@@ -58,3 +60,28 @@ def test_server__collation_does_not_depend_on_the_machine(shared: SharedServer) 
     ) == ("C.UTF-8")
     # The locale C would leave letters beyond ASCII as they are.
     assert query_value(shared.url, "SELECT lower('ÀÉ')".encode()) == "àé"
+
+
+def test_folder_from_before_the_limits__gets_their_role(postgres: EmbeddedPostgres) -> None:
+    def has_role() -> bool:
+        with psycopg.connect(postgres.url()) as connection:
+            query = "SELECT FROM pg_roles WHERE rolname = %s AND pg_has_role(oid, 'SET')"
+            return connection.execute(query, [LIMITED_ROLE]).rowcount == 1
+
+    def drop_role() -> None:
+        # As a folder is that an earlier version made.
+        with psycopg.connect(superuser_url_of(postgres)) as connection:
+            connection.execute(f"DROP ROLE {LIMITED_ROLE}".encode())
+
+    postgres.start()
+    assert has_role()
+    drop_role()
+    postgres.stop()
+    with postgres.own():
+        assert has_role()
+        # A server that an earlier version has started.
+        drop_role()
+        assert not has_role()
+        postgres.add_missing_role()
+        assert has_role()
+        postgres.add_missing_role()
