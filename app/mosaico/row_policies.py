@@ -12,7 +12,10 @@ from mosaico.core.row_limits import LIMITED_ROLE, VISIBLE_ROWS
 
 EVERY_ROW: Final = "every_row"
 
-_OF_BENCHMARK: Final = "mosaico_sees(benchmark_id)"
+# As an array of a sub-select, which is computed once for each statement, and which an index can look up.
+_VISIBLE: Final = "{column} = ANY ((SELECT mosaico_benchmarks())::text[])"
+_VISIBLE_MESSAGE: Final = "{column} = ANY ((SELECT mosaico_messages())::text[])"
+_OF_BENCHMARK: Final = _VISIBLE.format(column="benchmark_id")
 _OF_RUN: Final = "EXISTS (SELECT FROM benchmark_runs run WHERE run.seq = run_seq)"
 _OF_RULE: Final = "EXISTS (SELECT FROM alert_rules rule WHERE rule.id = rule_id)"
 _OF_COLLECTION: Final = (
@@ -23,7 +26,7 @@ _OF_COLLECTION: Final = (
 # Which rows of a table a limited caller sees and changes. The tables in a condition are limited, too; a name that they
 # share with the outer table is theirs.
 LIMITED_TABLES: Final[Mapping[str, str]] = {
-    "benchmarks": "mosaico_sees(id)",
+    "benchmarks": _VISIBLE.format(column="id"),
     **dict.fromkeys(
         (
             "alert_events", "alert_rules", "awaited_runs", "benchmark_agents", "benchmark_baselines",
@@ -42,9 +45,9 @@ LIMITED_TABLES: Final[Mapping[str, str]] = {
     " OR EXISTS (SELECT FROM benchmark_runs run WHERE run.agent_id = agents.id)",
     "alert_states": _OF_RULE,
     "run_evaluations": _OF_RULE,
-    "alert_silences": "mosaico_sees(matchers ->> 'benchmarkId')",
-    "notifications": "mosaico_sees_message(id)",
-    "deliveries": "EXISTS (SELECT FROM notifications message WHERE message.id = notification_id)",
+    "alert_silences": _VISIBLE.format(column="(matchers ->> 'benchmarkId')"),
+    "notifications": _VISIBLE_MESSAGE.format(column="id"),
+    "deliveries": _VISIBLE_MESSAGE.format(column="notification_id"),
     "endpoints": "EXISTS (SELECT FROM alert_rules rule WHERE rule.endpoints @> to_jsonb(endpoints.id))",
     "schedule_fires": "EXISTS (SELECT FROM schedule_configs schedule WHERE schedule.id = schedule_id)",
     "local_datasets": "EXISTS (SELECT FROM benchmarks tested WHERE tested.dataset_ref = local_datasets.name)",
@@ -64,12 +67,14 @@ INTERNAL_TABLES: Final = frozenset(
 
 _FUNCTIONS: Final = (
     """
-    CREATE OR REPLACE FUNCTION mosaico_sees(benchmark text) RETURNS boolean LANGUAGE sql STABLE
-    RETURN COALESCE(current_setting('mosaico.benchmarks', true), '[]')::jsonb ? benchmark
+    CREATE OR REPLACE FUNCTION mosaico_benchmarks() RETURNS text[] LANGUAGE sql STABLE
+    RETURN ARRAY(
+        SELECT jsonb_array_elements_text(COALESCE(current_setting('mosaico.benchmarks', true), '[]')::jsonb)
+    )
     """,
     """
     CREATE OR REPLACE FUNCTION mosaico_sees_dataset(dataset text) RETURNS boolean LANGUAGE sql STABLE AS
-    'SELECT EXISTS (SELECT FROM benchmarks WHERE dataset_ref = dataset AND mosaico_sees(id))'
+    'SELECT EXISTS (SELECT FROM benchmarks WHERE dataset_ref = dataset AND id = ANY (mosaico_benchmarks()))'
     """,
     """
     CREATE OR REPLACE FUNCTION mosaico_sees_agent(agent text) RETURNS boolean LANGUAGE sql STABLE AS
@@ -97,11 +102,17 @@ def remove_policies(connection: Connection) -> None:
 
 # A message about an agent gathers the alerts of all its benchmarks: with one that is foreign, it is foreign. It reads
 # alerts as the owner of the tables, to whom foreign ones are not hidden.
-_SEES_MESSAGE: Final = """
-    CREATE OR REPLACE FUNCTION mosaico_sees_message(message text) RETURNS boolean
+_MESSAGES: Final = """
+    CREATE OR REPLACE FUNCTION mosaico_messages() RETURNS text[]
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = {schema}, pg_temp AS
-    'SELECT COALESCE(bool_and(COALESCE(mosaico_sees(benchmark_id), false)), false)
-     FROM alert_events WHERE notification_id = mosaico_sees_message.message'
+    'SELECT ARRAY(
+        SELECT DISTINCT notification_id FROM alert_events AS seen
+        WHERE benchmark_id = ANY ((SELECT mosaico_benchmarks())::text[]) AND notification_id IS NOT NULL
+            AND NOT EXISTS (
+                SELECT FROM alert_events AS gathered WHERE gathered.notification_id = seen.notification_id
+                    AND (gathered.benchmark_id = ANY ((SELECT mosaico_benchmarks())::text[])) IS NOT TRUE
+            )
+     )'
     """
 
 
@@ -124,7 +135,7 @@ def install_policies(connection: Connection) -> bool:
     for function in _FUNCTIONS:
         connection.exec_driver_sql(function)
     schema = connection.scalar(text("SELECT quote_ident(current_schema())"))
-    connection.exec_driver_sql(_SEES_MESSAGE.format(schema=schema))
+    connection.exec_driver_sql(_MESSAGES.format(schema=schema))
     for table, condition in LIMITED_TABLES.items():
         connection.exec_driver_sql(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
         connection.exec_driver_sql(f"CREATE POLICY {EVERY_ROW} ON {table} USING (true)")

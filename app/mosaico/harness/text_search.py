@@ -7,6 +7,7 @@ that RE2 would read as other characters are refused.
 
 import json
 import re
+import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, Protocol
@@ -15,10 +16,23 @@ from mosaico.core.batches import batched
 
 MAX_PATTERN: Final = 10_000  # characters
 JOINED_PATTERNS: Final = 50
+# The processor time of all matches of a pattern in a set: a search takes linear time, but as many searches as there are
+# matches, each to the end of the text, do not. Text that is nothing but short matches takes 3 microseconds a byte.
+MATCHING_S: Final = 2.0
+MATCHING_BYTE_S: Final = 10e-6
 
 
 class InvalidPattern(ValueError):
     """The pattern is not valid."""
+
+
+class SlowPattern(Exception):
+    """All matches of a pattern take longer than texts of their size may take."""
+
+    def __init__(self, pattern: str, seconds: float) -> None:
+        super().__init__(pattern, seconds)
+        self.pattern = pattern
+        self.seconds = seconds
 
 
 class Match(Protocol):
@@ -65,7 +79,7 @@ class PatternSet:
     """Several valid patterns. Most texts have no match of any: one search for all of them together says so."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        self._patterns = [compile_pattern(pattern) for pattern in patterns]
+        self._patterns = [_TimedPattern(pattern) for pattern in patterns]
         self._searches = [
             search
             for batch in batched(patterns, JOINED_PATTERNS)
@@ -77,11 +91,32 @@ class PatternSet:
         return any(search.search(data) is not None for search in self._searches)
 
     def find_spans(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """The begin and the end of each match of each pattern that is not empty."""
+        """The begin and the end of each match of each pattern that is not empty. Raises: `SlowPattern`."""
         for pattern in self._patterns:
-            for match in pattern.finditer(data):
-                if match.start() < match.end():
-                    yield match.start(), match.end()
+            yield from pattern.find_spans(data)
+
+
+class _TimedPattern:
+    """A pattern with the time that its matches took so far, and the bytes that they were looked for in."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._pattern = compile_pattern(text)
+        self._spent_s = 0.0
+        self._byte_count = 0
+
+    def find_spans(self, data: bytes) -> Iterator[tuple[int, int]]:
+        self._byte_count += len(data)
+        limit_s = MATCHING_S + self._byte_count * MATCHING_BYTE_S
+        left_s = limit_s - self._spent_s
+        began_s, deadline_s = time.thread_time(), time.monotonic() + left_s
+        for match in self._pattern.finditer(data):
+            if match.start() < match.end():
+                yield match.start(), match.end()
+            # The clock of the thread, which other programs do not slow, takes longer to read than a match.
+            if time.monotonic() > deadline_s and time.thread_time() - began_s > left_s:
+                raise SlowPattern(self._text, limit_s)
+        self._spent_s += time.thread_time() - began_s
 
 
 @lru_cache(maxsize=64)

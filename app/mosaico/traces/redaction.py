@@ -10,8 +10,14 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
+from mosaico.core.errors import TooLarge
 from mosaico.core.schemas import WireModel
-from mosaico.harness.text_search import InvalidPattern, PatternSet, compile_pattern
+from mosaico.harness.text_search import (
+    InvalidPattern,
+    PatternSet,
+    SlowPattern,
+    compile_pattern,
+)
 from mosaico.harness.transcript import Transcript, TranscriptMessage, TranscriptStep, map_texts
 from mosaico.traces.storable_traces import id_of
 from mosaico.traces.types import Trace
@@ -30,6 +36,11 @@ _REST_CHARS: Final = 4096
 # A longer integer is refused by Python.
 _MAX_DIGITS: Final = 4000
 _PATH_MARKS: Final = frozenset("[]*$'\"")
+
+
+class SlowRedaction(TooLarge):
+    """A pattern of `redact` takes too long; write it so that each match ends early, for example without `.*`."""
+
 
 # The names of a path, or those that are left of it inside of an object.
 Names: TypeAlias = tuple[str, ...]
@@ -257,7 +268,14 @@ class Redactor:
         must not stay because another was cut first.
         """
         pieces, end = [], 0
-        for start, stop in sorted(self._patterns.find_spans(data)):
+        try:
+            spans = sorted(self._patterns.find_spans(data))
+        except SlowPattern as slow:
+            raise SlowRedaction(
+                f"the pattern {slow.pattern!r} of redact takes more than {slow.seconds:.1f} s for these texts;"
+                " write it so that each match ends early, for example without .*"
+            ) from None
+        for start, stop in spans:
             if start >= end:
                 pieces.append(data[end:start])
             end = max(end, stop)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from mosaico.traces.otel import export_process
 from mosaico.traces.redaction import MARK
 from tests.support.otlp import PROTOBUF, export, json_export, span
 from tests.support.service import JSON, Service, pair, run_mosaico
@@ -151,6 +152,52 @@ def test_spans__are_redacted_by_all_benchmarks_that_read_spans(
     everything = stored(service)
     assert "kept" in everything
     assert MAIL not in everything
+
+
+# It looks for a `z` to the end of the text, from each `c` on.
+SLOW_PATTERN = "c(?:.*z)?"
+SLOW_TEXT = "c" * 100_000
+
+
+def test_spans__are_never_redacted_in_the_process_of_the_api(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("in the process that answers requests")
+
+    monkeypatch.setattr(export_process, "redact_spans", fail)
+    service.create_benchmark(source="otel", redact={"patterns": [SLOW_PATTERN]})
+    content = export([span(input__value="c.")])
+    sent = service.client.post("/v1/traces", content=content, headers=PROTOBUF)
+    assert sent.status_code == 200, sent.text
+    # Spans are stored as JSON.
+    # In the escapes of JSON.
+    assert "u27e6redacted" in stored(service)
+    slow = export([span(input__value=SLOW_TEXT)])
+    refused = service.client.post("/v1/traces", content=slow, headers=PROTOBUF)
+    assert refused.status_code == 413
+    assert SLOW_PATTERN in refused.text
+
+
+def test_slow_pattern__is_named_where_uploads_and_runs_end(service: Service) -> None:
+    service.create_agent()
+    slow_rows = [{**pair(0, "yes", "yes"), "output": SLOW_TEXT}]
+    service.upload(slow_rows)
+    rules = {"patterns": [SLOW_PATTERN]}
+    service.create_benchmark(metrics=["ROUGE"], redact=rules)
+    run = service.start_run()
+    service.work()
+    failed = service.get(f"/benchmark-runs/{run['id']}")
+    assert failed["status"] == "FAILED"
+    assert SLOW_PATTERN in failed["errorMessage"]
+    refused = service.client.post(
+        "/api/v1/local-datasets",
+        content=json.dumps(slow_rows[0]).encode() + b"\n",
+        headers={"Content-Type": "application/x-ndjson"},
+        params={"name": "support", "runName": "second"},
+    )
+    assert refused.status_code == 413
+    assert SLOW_PATTERN in refused.json()["detail"]
 
 
 def test_form__sets_rules_and_days_and_says_what_is_wrong(service: Service) -> None:

@@ -1,10 +1,12 @@
 """What rules remove from texts: matches of patterns, and values at paths, in every field of a trace."""
 
 import json
+import re
 
 import pytest
 from pydantic import ValidationError
 
+from mosaico.harness import text_search
 from mosaico.harness.transcript import Transcript, TranscriptMessage, TranscriptToolCall
 from mosaico.traces.otel.span_redaction import redact_spans
 from mosaico.traces.otel.spans import RejectedSpan, Span, SpanEvent
@@ -12,6 +14,7 @@ from mosaico.traces.redaction import (
     MARK,
     RedactionRules,
     Redactor,
+    SlowRedaction,
     count_marked_texts,
     merge_rules,
 )
@@ -109,6 +112,21 @@ def test_patterns__are_found_each_where_they_cannot_be_joined(patterns: tuple[st
 
 def test_pattern__of_a_border_removes_nothing() -> None:
     assert redactor(r"\b").text("ada b") == "ada b"
+
+
+def test_pattern__that_reads_the_text_once_for_each_match_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(text_search, "MATCHING_S", 0.05)
+    monkeypatch.setattr(text_search, "MATCHING_BYTE_S", 0.0)
+    rules = redactor(MAIL, "c(?:.*z)?")
+    assert rules.text("c a@b.cd") == f"{MARK} {MARK}"
+    with pytest.raises(SlowRedaction, match=re.escape("'c(?:.*z)?'") + r".* 0\.1 s"):
+        rules.text("c" * 100_000)
+
+
+def test_pattern__whose_matches_are_all_of_a_text_is_within_the_limit() -> None:
+    assert redactor(r"\d").text("1" * 100_000) == MARK * 100_000
 
 
 def test_marks__stay_whole_when_a_pattern_matches_their_word() -> None:

@@ -1,10 +1,12 @@
-"""Decodes exports within limits: small ones in this process, a few at a time, large ones in a child process."""
+"""Decodes exports within limits: in a child process those that are large, or from which patterns of others are removed;
+the others in this process, a few at a time.
+"""
 
 import importlib
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import IO, Final, NamedTuple
 
 from mosaico.core.errors import TooLarge
@@ -49,7 +51,7 @@ def encode_export(
 ) -> Iterator[EncodedSpans]:
     """The rows of the spans or of the events of an unpacked export, until the block ends, without what the rules remove.
 
-    Raises: `UndecodableBody`; `TooManyRequests` for an export that the client should send again, `TooLarge` for one that
+    Raises: `UndecodableBody`; `SlowRedaction`; `TooManyRequests` for an export that the client should send again, `TooLarge` for one that
     takes more memory than its limit.
     """
     is_small = body.seek(0, 2) <= MEMORY_BYTES
@@ -57,10 +59,11 @@ def encode_export(
     max_values = int(import_limit(resources.options, "import_span_values"))
     decoding = _Decoding(content_type, signal, max_values, rules)
     with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as rows:
-        if is_small:
-            counts = _encode_here(body, rows, decoding)
-        else:
-            counts = _encode_in_child(resources, body, rows, decoding)
+        with _small_slot() if is_small else nullcontext():
+            if is_small and rules is None:
+                counts = decoding.write(body.read(), rows)
+            else:
+                counts = _encode_in_child(resources, body, rows, decoding)
         rows.seek(0)
         yield EncodedSpans(rows, counts)
 
@@ -78,11 +81,13 @@ class _Decoding(NamedTuple):
         return write_spans(redact_spans(spans, self.rules), rows)
 
 
-def _encode_here(body: IO[bytes], rows: IO[bytes], decoding: _Decoding) -> SpanCounts:
+@contextmanager
+def _small_slot() -> Iterator[None]:
+    """One of the places of small exports, which wait for each other a moment. Raises: `TooManyRequests`."""
     if not _small_exports.acquire(timeout=WAIT_S):
         raise _busy()
     try:
-        return decoding.write(body.read(), rows)
+        yield
     finally:
         _small_exports.release()
 
