@@ -4,18 +4,14 @@ import datetime as dt
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from email import message_from_bytes
+from dataclasses import replace
 from email.message import EmailMessage
-from email.policy import default
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
+from aiosmtpd.smtp import AuthResult, LoginPassword
 
 from mosaico.core.encryption import Secret
 from mosaico.core.resources import Resources
@@ -33,43 +29,14 @@ from mosaico.notifications.types import (
     RecipientGone,
 )
 from tests.integration.notifications.conftest import NotificationScenario
+from tests.support.mail_server import Mailbox, access, mail_server
+from tests.support.serve import free_port
 from tests.support.service import Service, running_service
 from tests.support.tls import trusted_server
 from tests.support.waiting import LIVENESS_S
 
 NOW = dt.datetime(2026, 11, 22, 12, tzinfo=dt.UTC)
 USER, PASSWORD = b"mosaico", b"correct horse"
-
-
-@dataclass(kw_only=True)
-class Mailbox:
-    """What a mail server does: keeps mails, refuses those for some addresses, or all texts."""
-
-    mails: list[Envelope] = field(default_factory=list)
-    refused: dict[str, str] = field(default_factory=dict)
-    text_refused: str | None = None
-
-    async def handle_RCPT(  # noqa: N802 - the port of aiosmtpd
-        self, _server: Any, _session: Any, envelope: Envelope, address: str, _options: Any
-    ) -> str:
-        if address in self.refused:
-            return self.refused[address]
-        envelope.rcpt_tos.append(address)
-        return "250 OK"
-
-    async def handle_DATA(self, _server: Any, _session: Any, envelope: Envelope) -> str:  # noqa: N802
-        if self.text_refused:
-            return self.text_refused
-        self.mails.append(envelope)
-        return "250 OK"
-
-    def mail(self) -> EmailMessage:
-        [envelope] = self.mails
-        content = envelope.original_content
-        assert content is not None
-        mail = message_from_bytes(content, EmailMessage, policy=default)
-        assert isinstance(mail, EmailMessage)
-        return mail
 
 
 class TlsController(Controller):
@@ -84,22 +51,6 @@ def authenticate(server: Any, session: Any, envelope: Any, mechanism: str, data:
     return AuthResult(success=fits, handled=fits)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def mail_server(mailbox: Mailbox, **settings: Any) -> Iterator[int]:
-    port = free_port()
-    controller = Controller(mailbox, hostname="127.0.0.1", port=port, **settings)
-    controller.start()
-    try:
-        yield port
-    finally:
-        controller.stop()
-
-
 @pytest.fixture
 def mailbox() -> Mailbox:
     return Mailbox()
@@ -109,12 +60,6 @@ def mailbox() -> Mailbox:
 def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
     """TLS with a certificate for 127.0.0.1 that this process trusts."""
     return trusted_server(tmp_path, monkeypatch, ["127.0.0.1"])
-
-
-def access(port: int, **more: Any) -> SmtpServer:
-    return SmtpServer(
-        **{"host": "127.0.0.1", "port": port, "sender": "MOSAICO <m@mosaico.example>", **more}
-    )
 
 
 def sent(
