@@ -11,7 +11,9 @@ from mosaico.core.console.table import JSON, field, format_cell, format_time, ti
 from mosaico.core.console.terminal import CommandGroup
 from mosaico.notifications.types import MessageSeverity
 
-cli = CommandGroup("incidents", help="Read incidents; acknowledge them; accept new levels.")
+cli = CommandGroup(
+    "incidents", help="Read incidents; acknowledge and assign them; accept new levels."
+)
 incidents = Resource(group=cli, noun="incident", path="/incidents", page="/incidents")
 
 INCIDENT_COLUMNS = (

@@ -66,7 +66,9 @@ def test_mine__morning_and_inbox_have_only_agents_of_the_person(
     service.create_agent("other")
 
     def shown(path: str) -> int:
-        return len(as_ana("GET", f"/api/v1{path}").json()[{"/inbox": "items"}.get(path[:6], "cells")])
+        return len(
+            as_ana("GET", f"/api/v1{path}").json()[{"/inbox": "items"}.get(path[:6], "cells")]
+        )
 
     assert (shown("/overview"), shown("/inbox")) == (1, 1)
     overview = as_ana("GET", "/api/v1/overview?mine=true").json()
@@ -150,9 +152,7 @@ def test_incident__is_not_assigned_to_somebody_who_cannot_see_it(
     assert (f'value="{ADDRESS}"' in page) == (not change)
 
 
-def test_page__assigns_an_incident(
-    benchmark_service: Service, incident: JSON, person: str
-) -> None:
+def test_page__assigns_an_incident(benchmark_service: Service, incident: JSON, person: str) -> None:
     path = f"/incidents/{incident['id']}"
     sent = benchmark_service.client.post(
         f"{path}/assign", data={"assignee": person}, headers=HTML, follow_redirects=False
