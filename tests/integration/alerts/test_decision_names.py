@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.alerts.conftest import GOOD, RuleMaker, open_incident
+from tests.integration.alerts.conftest import GOOD, RuleMaker, RunMaker, open_incident
 from tests.support.browser_sessions import HTML
 from tests.support.run_histories import RunHistoryMaker
 from tests.support.service import JSON, Service
@@ -179,3 +179,23 @@ def test_each_revision__has_its_author(
     for address in (page, f"{page}/revisions"):
         shown = service.client.get(address, headers=HTML).text
         assert "Ana" in shown.partition("Revisions")[2]
+
+
+def test_what_changed__says_by_whom(
+    benchmark_service: Service, run_with: RunMaker, ana: str
+) -> None:
+    service = benchmark_service
+    run_with(10)
+    headers = {"Authorization": f"Bearer {ana}"}
+    for path, body in (
+        ("/benchmarks/bench-001", {"taskDef": "answer well"}),
+        ("/agents/agent-001", {"description": "new model"}),
+    ):
+        edited = service.client.patch(f"/api/v1{path}", headers=headers, json=body)
+        assert edited.status_code == 200, edited.text
+    bad = run_with(2)
+    changed = service.get(f"/benchmark-runs/{bad['id']}/attributes")["whatChanged"]
+    assert (changed["benchmarkAuthors"], changed["agentAuthors"]) == (["Ana"], ["Ana"])
+    for page in (f"/runs/{bad['id']}", "/"):
+        shown = service.client.get(page, headers=HTML).text
+        assert "the agent was changed by Ana" in shown
