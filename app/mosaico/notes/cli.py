@@ -84,10 +84,15 @@ def add_note(
     body = {"text": text} if item is None else {"text": text, "itemId": item}
     with open_api() as api:
         note = api.post(f"{subject}/notes", body)
-        page = f"{api.pages_url}{path_of('incidents', incident) if incident else path_of('runs', note['runId'])}"
+        page = (
+            path_of("runs", note["runId"])
+            if note["runId"]
+            else path_of("incidents", note["incidentId"])
+        )
+        address = f"{api.pages_url}{page}#notes"
     line = f"the note about {format_cell(_subject_of(note))} is written"
     print_change(note, output, [line], note["id"])
-    print_link(f"{page}#notes", output)
+    print_link(address, output)
 
 
 notes.add_delete(
