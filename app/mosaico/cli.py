@@ -130,7 +130,12 @@ COMMANDS = {
     ),
     "incidents": Entry(
         "mosaico.alerts.incident_cli:cli",
-        "Read incidents; acknowledge them; accept new levels.",
+        "Read incidents; acknowledge and assign them; accept new levels.",
+        Heading.ALERTS,
+    ),
+    "notes": Entry(
+        "mosaico.notes.cli:cli",
+        "Read, write and delete notes about runs, items and incidents.",
         Heading.ALERTS,
     ),
     "notify": Entry(

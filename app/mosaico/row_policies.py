@@ -43,6 +43,8 @@ LIMITED_TABLES: Final[Mapping[str, str]] = {
     " AND EXISTS (SELECT FROM benchmark_runs run WHERE run.seq = baseline_seq)",
     "agents": "EXISTS (SELECT FROM benchmark_agents evaluated WHERE evaluated.agent_id = agents.id)"
     " OR EXISTS (SELECT FROM benchmark_runs run WHERE run.agent_id = agents.id)",
+    "agent_revisions": "EXISTS (SELECT FROM agents WHERE agents.id = agent_id)",
+    "alert_rule_revisions": _OF_RULE,
     "alert_states": _OF_RULE,
     "run_evaluations": _OF_RULE,
     "alert_silences": _VISIBLE.format(column="(matchers ->> 'benchmarkId')"),

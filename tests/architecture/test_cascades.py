@@ -15,6 +15,8 @@ WAITING = "a row per run that an event still waits for"
 
 # By table and columns: why few rows refer to one row of the other table.
 BOUNDED = {
+    "agent_revisions.agent_id": PEOPLE,
+    "alert_rule_revisions.rule_id": PEOPLE,
     "alert_rules.agent_id": PEOPLE,
     "alert_rules.benchmark_id": PEOPLE,
     "alert_states.agent_id": "a row per rule",

@@ -15,6 +15,7 @@ from mosaico.access.key_finder import KeyFinder
 from mosaico.access.queries import CallerIdentity
 from mosaico.access.rate_limits import MINUTE_S, FailureLimiter, RequestLimiter
 from mosaico.access.rules import hash_token
+from mosaico.core.acting import acting_as
 from mosaico.core.errors import AppError, Unauthorized
 from mosaico.core.problem_documents import TooManyRequests, on_app_error
 from mosaico.core.resources import Resources
@@ -91,7 +92,10 @@ class AuthenticationMiddleware:
             response = await on_app_error(request, error)
             return await response(scope, receive, send)
         caller: Caller | None = getattr(request.state, "caller", None)
-        with limited_to(caller.only if caller else None):
+        with (
+            limited_to(caller.only if caller else None),
+            acting_as(caller.key_id if caller else None),
+        ):
             await self.app(scope, receive, send)
         # After the response: nobody has to wait for bookkeeping.
         return await bookkeeping()

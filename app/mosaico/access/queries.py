@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeVar
 
 from pydantic import Field
 from sqlalchemy import ColumnElement, Row, Select, func, select, union_all
@@ -27,12 +27,15 @@ from mosaico.core.errors import NotFound
 from mosaico.core.keyset import PageQuery, select_page
 from mosaico.core.list_filters import Period, match_columns, one_value
 from mosaico.core.names import Names, list_newest_names
-from mosaico.core.schemas import Page, PeriodFilter
+from mosaico.core.revisions import RevisionColumns, RevisionView
+from mosaico.core.schemas import Page, PeriodFilter, view_of_row
 
 CONFIGURED_KEY_ID = "admin-env"
 # Any constant that is the same in all processes and used for nothing else.
 KEYS_LOCK = 0x6D6F73616963_6B
 MAX_COUNTED = 1_000
+
+RevisionViewType = TypeVar("RevisionViewType", bound=RevisionView)
 
 
 class UnknownApiKey(NotFound):
@@ -153,35 +156,12 @@ def list_key_names(session: Session) -> Names:
     return list_newest_names(session, names, keys, "/keys", lambda _, name: name, "API keys")
 
 
-class LastChange(NamedTuple):
-    """Who changed a resource last, and when."""
-
-    name: str
-    at: datetime
-
-
-def find_last_change(
-    session: Session, resource_types: Sequence[str], resource_id: str
-) -> LastChange | None:
-    """The last change of a resource by a key or a person that still exists, as far as the audit log reaches."""
-    newest = (
-        select(AuditEntry.actor_id, AuditEntry.at)
-        .where(
-            AuditEntry.resource_id == resource_id,
-            AuditEntry.resource_type.in_(resource_types),
-            AuditEntry.outcome == "done",
-            AuditEntry.actor_type.in_(("key", "person")),
-            # Not tests, silences and runs of it.
-            AuditEntry.action.regexp_match("^(change|replace|switch|archive)_"),
-        )
-        .order_by(AuditEntry.at.desc(), AuditEntry.seq.desc())
-        .limit(1)
-    )
-    row = session.execute(newest).first()
-    if row is None:
-        return None
-    name = list_caller_names(session, {row.actor_id}).get(row.actor_id)
-    return LastChange(name, row.at) if name else None
+def revision_views(
+    session: Session, view: type[RevisionViewType], rows: Sequence[RevisionColumns]
+) -> list[RevisionViewType]:
+    """Revisions as the API returns them, with the names of those who made them."""
+    names = list_caller_names(session, {row.changed_by for row in rows})
+    return [view_of_row(view, row, changed_by_name=names.get(row.changed_by or "")) for row in rows]
 
 
 class AuditFilter(PeriodFilter):

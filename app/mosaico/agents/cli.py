@@ -85,6 +85,7 @@ OPTIONS = {
     "runUrl": FieldOption(
         help="URL that runs the agent over a dataset when it receives a signed request."
     ),
+    "owners": FieldOption(help="Address of a person whose agent it is."),
     "langfuseSecretKey": FieldOption(
         help="File with the secret key of the Langfuse project; - is stdin."
     ),

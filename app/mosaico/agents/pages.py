@@ -36,9 +36,10 @@ FORM = SchemaForm(
     patch=AgentPatch,
     # With credentials of any tool: a request of the API, or a file of the command line.
     hidden=frozenset({"source"}),
-    main=("name", "description", "langfuseProjectName", "langfuseUrl", "langfusePublicKey", "langfuseSecretKey", "otelServiceName"),
+    main=("name", "description", "owners", "langfuseProjectName", "langfuseUrl", "langfusePublicKey", "langfuseSecretKey", "otelServiceName"),
     inputs={
         "name": FieldInput(help="Name shown in reports and messages."),
+        "owners": FieldInput(help="Addresses of the people whose agent it is, one on each line."),
         "langfuseProjectName": FieldInput(
             "Langfuse project", "Langfuse project that holds the traces of the agent."
         ),

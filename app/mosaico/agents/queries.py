@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from mosaico.agents.models import Agent
+from mosaico.agents.models import Agent, AgentRevision
 from mosaico.core.errors import NotFound
 from mosaico.core.keyset import PageQuery, PageRows, select_page
 from mosaico.core.names import Names, list_newest_names
@@ -51,6 +51,12 @@ def list_agents(session: Session, query: PageQuery, *, archived: bool) -> PageRo
     """One page of agents, newest first."""
     statement = select(Agent).where(Agent.archived.is_(archived))
     return select_page(session, statement, keys=[Agent.created_at, Agent.id], query=query)
+
+
+def list_revisions(session: Session, agent_id: str, query: PageQuery) -> PageRows[AgentRevision]:
+    """The edits of an agent, newest first."""
+    statement = select(AgentRevision).where(AgentRevision.agent_id == agent_id)
+    return select_page(session, statement, keys=[AgentRevision.revision], query=query)
 
 
 def list_agent_names(session: Session, ids: Collection[str] = ()) -> Names:

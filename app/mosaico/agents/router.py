@@ -6,6 +6,7 @@ from fastapi import Path, Query, Response
 
 from mosaico.access.deps import ADMIN, READ, RUN
 from mosaico.access.idempotency import Idempotent
+from mosaico.access.queries import revision_views
 from mosaico.agents import queries, service
 from mosaico.agents.schemas import AgentBody, AgentCheck, AgentCreate, AgentPatch, AgentView
 from mosaico.agents.source_fields import default_source
@@ -13,6 +14,7 @@ from mosaico.agents.views import agent_view
 from mosaico.core.dependents import Consent
 from mosaico.core.problem_documents import CONFLICT
 from mosaico.core.resources import Resources
+from mosaico.core.revisions import RevisionView
 from mosaico.core.schemas import Page
 from mosaico.core.web.deps import Res
 from mosaico.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
@@ -51,6 +53,16 @@ def get_agent(agent_id: AgentId, res: Res, tagged: IfNoneMatch) -> AgentView:
     """Show an agent."""
     with res.db.read_statement() as session:
         return tagged(agent_view(queries.get_agent(session, agent_id), res))
+
+
+@router.get("/{agentId}/revisions", dependencies=READ)
+def list_agent_revisions(agent_id: AgentId, res: Res, page: PageParams) -> Page[RevisionView]:
+    """List the edits of an agent with their authors, newest first."""
+    with res.db.read() as session:
+        queries.get_agent(session, agent_id)
+        rows = queries.list_revisions(session, agent_id, page)
+        views = revision_views(session, RevisionView, rows.rows)
+        return Page(items=views, next_cursor=rows.next_cursor)
 
 
 @router.patch("/{agentId}", dependencies=ADMIN)

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, AliasChoices, Field, SecretStr
+from pydantic import AfterValidator, AliasChoices, Field, SecretStr, StringConstraints
 
 from mosaico.core.edits import SERVICE_MOVES, EditBody, patch_of
 from mosaico.core.schemas import (
@@ -72,6 +72,24 @@ RunUrl = Annotated[
 ]
 
 
+OwnerAddress = Annotated[
+    str,
+    StringConstraints(
+        strip_whitespace=True, to_lower=True, max_length=320, pattern=r"^[^@\s]+@[^@\s]+$"
+    ),
+]
+Owners = Annotated[
+    list[OwnerAddress],
+    Field(
+        max_length=20,
+        description="Addresses of the people whose agent it is, as their login has them; they need not have logged in"
+        " yet. `mine` selects by them.",
+        examples=[["ana@example.org"]],
+    ),
+    AfterValidator(lambda owners: list(dict.fromkeys(owners))),
+]
+
+
 class AgentSourceView(WireModel):
     """Where the traces of an agent are. `secretSet` is true if a secret key is stored; the key is never returned."""
 
@@ -133,6 +151,7 @@ class AgentView(WireModel):
     llangfuse_public_key: Annotated[str | None, MISSPELT]
     otel_service_name: str | None
     credentials_refused_at: Annotated[datetime | None, SERVICE_MOVES]
+    owners: list[str]
     archived: bool
     revision: int
     created_at: datetime
@@ -162,6 +181,7 @@ class AgentBody(EditBody):
     run_url: RunUrl = None
     name: ShortText
     description: LongText | None = None
+    owners: Owners = Field(default=[])
     archived: bool = False
 
 

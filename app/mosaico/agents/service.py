@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from mosaico.agents import queries
-from mosaico.agents.models import Agent
+from mosaico.agents.models import Agent, AgentRevision
 from mosaico.agents.schemas import AgentBody, AgentCheck, AgentCreate
 from mosaico.agents.source_fields import (
     LANGFUSE,
@@ -87,13 +87,34 @@ def change_agent(
     _require_own_secret(agent, values)
     if any(name in values and values[name] != getattr(agent, name) for name in CREDENTIAL_COLUMNS):
         agent.credentials_refused_at = None
-    for name, value in _columns(agent_id, values, box).items():
+    columns = _columns(agent_id, values, box)
+    # An encrypted text differs each time; the redacted address says the same of it.
+    changed = [
+        name
+        for name, value in columns.items()
+        if name != RUN_ADDRESS and getattr(agent, name) != value
+    ]
+    for name, value in columns.items():
         setattr(agent, name, value)
     agent.revision += 1
     agent.updated_at = now
+    session.add(
+        AgentRevision(
+            agent_id=agent_id,
+            revision=agent.revision,
+            changes=[_words_of(name, agent) for name in changed],
+            changed_at=now,
+        )
+    )
     session.flush()
     enqueue(session, RecordChange(event="agent-updated", subject=agent_id))
     return agent
+
+
+def _words_of(column: str, agent: Agent) -> str:
+    """What a column is called where the history of an agent is shown."""
+    name = column if is_langfuse(agent.source_kind) else column.removeprefix("langfuse_")
+    return name.replace("_", " ")
 
 
 def delete_agent(

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import Query
+from fastapi import Query, Request
 from sqlalchemy.orm import Session
 
-from mosaico.access.deps import READ
+from mosaico.access.deps import READ, get_caller
 from mosaico.alerts import inbox_view
+from mosaico.alerts.own_agents import Mine, choose_agents
 from mosaico.alerts.schemas import InboxEntryView
 from mosaico.alerts.views import event_views
 from mosaico.core.schemas import Identifier, Page
@@ -33,8 +34,10 @@ class InboxState(StrEnum):
 
 @router.get("", dependencies=READ)
 def list_inbox(
+    request: Request,
     page: PageParams,
     res: Res,
+    *,
     state: Annotated[InboxState, Query(description="Which messages to list.")] = InboxState.ALL,
     agent_id: Annotated[
         Identifier | None,
@@ -45,6 +48,7 @@ def list_inbox(
         Query(alias="benchmarkId", description="An alert of the message is of this benchmark."),
     ] = None,
     severity: Annotated[MessageSeverity | None, Query(description="Filter by severity.")] = None,
+    mine: Mine = False,
 ) -> Page[InboxEntryView]:
     """List messages with their alerts and deliveries, newest first."""
     inbox_filter = inbox_view.InboxFilter(
@@ -55,6 +59,8 @@ def list_inbox(
         is_acknowledged=state is InboxState.ACKNOWLEDGED,
     )
     with res.db.read() as session:
+        chosen = choose_agents(session, get_caller(request), mine=mine)
+        inbox_filter = inbox_filter._replace(agent_ids=chosen.ids)
         rows = inbox_view.list_entries(session, page, inbox_filter)
         deliveries = [delivery for entry in rows.rows for delivery in entry.deliveries]
         endpoints = endpoints_of(session, deliveries)

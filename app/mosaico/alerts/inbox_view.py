@@ -1,7 +1,7 @@
 """The inbox as a page shows it: messages with their alerts, deliveries and silences."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from itertools import chain
 from typing import Final, NamedTuple, TypeVar
@@ -69,7 +69,7 @@ class InboxEntry(NamedTuple):
 
 class InboxFilter(NamedTuple):
     """Filter of messages. The other fields select by the alerts of a message: one of them is of
-    the agent and the benchmark, and is acknowledged.
+    the agent and the benchmark, of one of `agent_ids`, and is acknowledged.
     """
 
     unread: bool | None = None
@@ -77,6 +77,7 @@ class InboxFilter(NamedTuple):
     agent_id: str = ""
     benchmark_id: str = ""
     is_acknowledged: bool = False
+    agent_ids: Collection[str] | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """The condition about the alerts; none without such a filter."""
@@ -84,6 +85,8 @@ class InboxFilter(NamedTuple):
             (AlertEvent.agent_id, self.agent_id or None),
             (AlertEvent.benchmark_id, self.benchmark_id or None),
         )
+        if self.agent_ids is not None:
+            about.append(AlertEvent.agent_id.in_(self.agent_ids))
         if self.is_acknowledged:
             about.append(AlertEvent.verdict.is_not(None))
         return (

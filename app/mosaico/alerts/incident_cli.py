@@ -2,6 +2,8 @@
 
 from typing import Annotated
 
+import typer
+
 from mosaico.alerts.rules import Condition, IncidentState
 from mosaico.core.console.filter_options import choice_filter, id_filter, text_filter
 from mosaico.core.console.resource import Resource, note_option
@@ -9,7 +11,9 @@ from mosaico.core.console.table import JSON, field, format_cell, format_time, ti
 from mosaico.core.console.terminal import CommandGroup
 from mosaico.notifications.types import MessageSeverity
 
-cli = CommandGroup("incidents", help="Read incidents; acknowledge them; accept new levels.")
+cli = CommandGroup(
+    "incidents", help="Read incidents; acknowledge and assign them; accept new levels."
+)
 incidents = Resource(group=cli, noun="incident", path="/incidents", page="/incidents")
 
 INCIDENT_COLUMNS = (
@@ -18,6 +22,7 @@ INCIDENT_COLUMNS = (
     field("resolution"),
     field("name"),
     field("agentId", "agent"),
+    field("assigneeName", "assigned to"),
     field("valueName", "value of"),
     field("baseline"),
     field("value"),
@@ -79,6 +84,12 @@ def describe_undone(incident: JSON) -> list[str]:
     return [_line(incident, f"{state}, and nobody has judged it")]
 
 
+def describe_assigned(incident: JSON) -> list[str]:
+    """The status line of an incident that somebody looks after, or nobody."""
+    who = incident["assigneeName"]
+    return [_line(incident, f"is assigned to {format_cell(who) if who else 'nobody'}")]
+
+
 def _line(incident: JSON, outcome: str) -> str:
     return f"incident {format_cell(incident['id'])} {outcome}"
 
@@ -98,6 +109,19 @@ incidents.add_action(
     question="Acknowledge {} as noise? Its runs count as ordinary runs again, and it is closed unless"
     " its threshold is fixed.",
     describe=describe_noise,
+)
+incidents.add_action(
+    "assign",
+    help_text="Assign an incident to a person, who then looks after it. The person must see the benchmark.",
+    parameters={
+        "assignee": Annotated[
+            str, typer.Option("--to", metavar="PERSON", help="Address or ID of the person.")
+        ]
+    },
+    describe=describe_assigned,
+)
+incidents.add_action(
+    "unassign", help_text="Assign an incident to nobody.", describe=describe_assigned
 )
 incidents.add_action(
     "accept",

@@ -41,6 +41,26 @@ def close_noise(
     close(session, incident, row, rule, Closing(IncidentResolution.NOISE, text, by), now)
 
 
+def dismiss(
+    session: Session,
+    incident: Incident,
+    row: AlertState | None,
+    rule: AlertRule | None,
+    by: str | None,
+    note: str | None,
+    now: datetime,
+) -> None:
+    """Tell the recipients of an open incident that it was a false alarm: a fixed threshold stays exceeded."""
+    text = (
+        f"{tell_decision(session, by, 'false alarm', note)}; the incident ends when the value is within the threshold"
+        " again."
+    )
+    event = _event_of(session, incident, AlertEventState.DISMISSED, text, now)
+    event.dedup_key = f"dismissed/{incident.id}/{event.id}"
+    event.run_id = row.run_id if row is not None else incident.opened_run_id
+    _tell_decision(session, event, rule, now)
+
+
 def tell_decision(session: Session, by: str | None, decision: str, note: str | None) -> str:
     """Who decided what, and why: "Ana: false alarm, new prompt was planned"."""
     name = list_caller_names(session, {by}).get(by or "", "Somebody")
@@ -78,14 +98,25 @@ def close(
     end_incident(incident, closing.resolution, last_seq + 1, run_id, now)
     if row is not None:
         _reset(row, closing.resolution)
-    first_event = session.get(AlertEvent, incident.id)
-    is_share = first_event is not None and first_event.details.is_share
-    event = _closing_event(incident, closing, now, is_share=is_share)
-    rules = {rule.id: rule} if rule is not None else {}
-    store_and_publish(session, [event], rules, now, after_run=run_id)
-    if closing.resolution in BY_PEOPLE and event.notification_id is not None:
+    event = _event_of(session, incident, AlertEventState.RESOLVED, closing.explanation, now)
+    if closing.resolution in BY_PEOPLE:
+        _tell_decision(session, event, rule, now)
+    else:
+        _publish(session, event, rule, now)
+
+
+def _tell_decision(
+    session: Session, event: AlertEvent, rule: AlertRule | None, now: datetime
+) -> None:
+    _publish(session, event, rule, now)
+    if event.notification_id is not None:
         # The inbox keeps the message, and asks nobody to look at what a person has just decided.
         set_read_at(session, event.notification_id, now)
+
+
+def _publish(session: Session, event: AlertEvent, rule: AlertRule | None, now: datetime) -> None:
+    rules = {rule.id: rule} if rule is not None else {}
+    store_and_publish(session, [event], rules, now, after_run=event.run_id)
 
 
 def end_incident(
@@ -110,13 +141,15 @@ def _reset(row: AlertState, resolution: IncidentResolution) -> None:
     row.incident_id = None
 
 
-def _closing_event(
-    incident: Incident, closing: Closing, now: datetime, *, is_share: bool
+def _event_of(
+    session: Session, incident: Incident, state: AlertEventState, explanation: str, now: datetime
 ) -> AlertEvent:
+    """The alert that reports a decision about an incident, or its end, with its run."""
+    first_event = session.get(AlertEvent, incident.id)
     return AlertEvent(
         id=new_id(),
         dedup_key=f"resolved/{incident.id}",
-        state=AlertEventState.RESOLVED,
+        state=state,
         rule_id=incident.rule_id,
         name=incident.name,
         severity=incident.severity,
@@ -127,11 +160,11 @@ def _closing_event(
         incident_id=incident.id,
         value=incident.value,
         baseline=incident.baseline,
-        explanation=closing.explanation,
+        explanation=explanation,
         details=AlertDetails(
             value_name=incident.value_name,
             unit=incident.unit,
-            is_share=is_share,
+            is_share=first_event is not None and first_event.details.is_share,
             since=incident.started_at,
             since_run_id=incident.started_run_id,
         ),

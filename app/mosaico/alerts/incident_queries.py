@@ -1,6 +1,7 @@
 """Reads of incidents."""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
@@ -8,6 +9,7 @@ from pydantic import Field
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
+from mosaico.access.models import Person
 from mosaico.alerts.event_queries import SeriesFilter
 from mosaico.alerts.models import UNRESOLVED, Incident
 from mosaico.alerts.rules import IncidentState
@@ -124,6 +126,15 @@ def list_incidents_of_run(
     )
     newest = statement.order_by(Incident.opened_at.desc(), Incident.id).limit(MAX_OF_RUN)
     return session.scalars(newest).all()[::-1]
+
+
+def list_assignees(session: Session, incident_ids: AbstractSet[str | None]) -> dict[str, str]:
+    """The names of the people to whom incidents are assigned, by incident."""
+    if not incident_ids - {None}:
+        return {}
+    assigned = select(Incident.id, Person.name).join(Person, Person.id == Incident.assignee_id)
+    rows = session.execute(assigned.where(Incident.id.in_(incident_ids)))
+    return {row.id: row.name for row in rows}
 
 
 def list_open_incidents_of_run(

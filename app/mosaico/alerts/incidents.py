@@ -17,6 +17,7 @@ from mosaico.alerts.evaluation.state_memory import (
 from mosaico.alerts.incident_closing import (
     close_accepted,
     close_noise,
+    dismiss,
     end_incident,
 )
 from mosaico.alerts.kept_states import keep_state
@@ -133,8 +134,8 @@ def acknowledge(
 ) -> Incident:
     """Store whether an incident was true or noise; a later verdict replaces it.
 
-    The runs of noise are history and baselines again, and an open incident is closed, unless its
-    rule has a fixed threshold. When an incident that was noise is true after all, its bad runs leave the
+    The runs of noise are history and baselines again, and an open incident is closed; that of a rule with a fixed
+    threshold stays open. The recipients are told in both cases. When an incident that was noise is true after all, its bad runs leave the
     history and the baselines again. It stays closed: its end was notified, and later runs were judged without it.
     Raises: `IncidentNotFound`.
     """
@@ -157,6 +158,8 @@ def acknowledge(
             _return_runs(incident, row)
         acceptance.release_incident(session, incident.run_seqs, is_noise=True)
         return_series(session, incident.run_seqs[-1])
+    elif verdict == NOISE and incident.state == IncidentState.OPEN and not was_noise:
+        dismiss(session, incident, row, rule, by, note, now)
     session.flush()
     if message is not None and not _has_open_alert(session, message.id):
         set_read_at(session, message.id, now)

@@ -33,7 +33,9 @@ MAX_TRACES = 3
 SEVERITIES = list(MessageSeverity)
 # The alerts of a message are listed in this order: what needs attention comes first.
 STATES = list(AlertEventState)
-GOOD_STATES = frozenset({AlertEventState.RESOLVED, AlertEventState.PARTLY_BACK})
+GOOD_STATES = frozenset(
+    {AlertEventState.RESOLVED, AlertEventState.PARTLY_BACK, AlertEventState.DISMISSED}
+)
 
 
 class DisplayNames(NamedTuple):
@@ -43,6 +45,8 @@ class DisplayNames(NamedTuple):
     agent: str
     zone: tzinfo = UTC
     """The zone of the times that are said of the alert."""
+    assignee: str = ""
+    """The name of the person to whom its incident is assigned."""
 
 
 NamesOf: TypeAlias = Callable[[AlertFields], DisplayNames]
@@ -214,6 +218,8 @@ def _prefix(alert: AlertFields) -> str:
             return "Partly recovered: "
         case AlertEventState.WORSE:
             return "Worse: "
+        case AlertEventState.DISMISSED:
+            return "False alarm: "
         case AlertEventState.LATE:
             return "Late run: "
         case _:
@@ -238,7 +244,7 @@ def headline_of(alert: AlertFields, title_note: str | None) -> str:
             return f"no new data{_after(alert, 'for')}{_noted(alert, ', ')}"
         case AlertEventState.RUN_INVALID | AlertEventState.RUN_FAILED:
             return f"{alert.name}{_noted(alert, ': ')}"
-        case AlertEventState.RESOLVED:
+        case AlertEventState.RESOLVED | AlertEventState.DISMISSED:
             return describe_levels(alert, title_note, with_baseline=False)
         case _:
             return describe_levels(alert, title_note, with_baseline=True)
@@ -258,7 +264,7 @@ def _render_item(
     return MessageItem(
         title=f"{names.agent}: {cause.headline}"
         + (f" ({names.benchmark})" if with_benchmark else ""),
-        sentences=tuple(_sentences(cause, names.zone)),
+        sentences=tuple(_sentences(cause, names)),
         facts=(MessageFact("severity", _severity(cause.alerts)),) if has_severity else (),
         link=_run_link(alert),
         links=tuple(_trace_links(alert)) if is_bad else (),
@@ -266,8 +272,8 @@ def _render_item(
     )
 
 
-def _sentences(cause: AlertCause, zone: tzinfo) -> Iterator[str]:
-    alert = cause.first
+def _sentences(cause: AlertCause, names: DisplayNames) -> Iterator[str]:
+    alert, zone = cause.first, names.zone
     yield _first_line(alert, zone)
     if cause.other_value_names:
         yield f"The same is true of {', '.join(cause.other_value_names)}."
@@ -279,8 +285,10 @@ def _sentences(cause: AlertCause, zone: tzinfo) -> Iterator[str]:
             f" {format_in_zone(alert.details.since, zone)} to {format_in_zone(alert.created_at, zone)}."
         )
     if alert.rule_id is not None:
-        names = cause.rule_names
-        yield f"Alert rule{'' if len(names) == 1 else 's'}: {', '.join(names)}."
+        rules = cause.rule_names
+        yield f"Alert rule{'' if len(rules) == 1 else 's'}: {', '.join(rules)}."
+    if names.assignee:
+        yield f"Assigned to {names.assignee}."
 
 
 def _first_line(alert: AlertFields, zone: tzinfo) -> str:

@@ -21,6 +21,7 @@ from mosaico.alerts.details import AlertDetails
 from mosaico.alerts.silence_matchers import SilenceMatchers
 from mosaico.alerts.state_before import StateBefore
 from mosaico.core.db import Base, ModelJson
+from mosaico.core.revisions import RevisionColumns
 from mosaico.kpis.series_types import SeriesState
 
 # Without parameters, so that the planner finds the indexes of these conditions.
@@ -85,6 +86,16 @@ class AlertRule(Base):
     revision: Mapped[int] = mapped_column(default=1)
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class AlertRuleRevision(RevisionColumns, Base):
+    """An edit of an alert rule: what changed, when and by whom. The first revision has no row."""
+
+    __tablename__ = "alert_rule_revisions"
+
+    rule_id: Mapped[str] = mapped_column(
+        ForeignKey("alert_rules.id", ondelete="CASCADE"), primary_key=True
+    )
 
 
 class AlertState(Base):
@@ -198,7 +209,7 @@ class Incident(Base):
     `id` is that of the alert that opened it. `started_seq` is the estimated first bad run,
     `opened_seq` the run that fired, `end_seq` the first recovered run (NULL while it is open).
     `run_seqs` are its latest `MAX_RUNS` runs. It keeps its texts, and `rule_id`, when the rule or a run is deleted.
-    `state_before` is what the judgement that closed it has changed.
+    `state_before` is what the judgement that closed it has changed. `assignee_id` is the person who looks after it.
     """
 
     MAX_RUNS: ClassVar = 1_000
@@ -219,6 +230,11 @@ class Incident(Base):
         Index("ix_incidents_agent_id_opened_at_id", "agent_id", "opened_at", "id"),
         Index("ix_incidents_state_opened_at_id", "state", "opened_at", "id"),
         Index("ix_incidents_name_opened_at_id", "name", "opened_at", "id"),
+        Index(
+            "ix_incidents_assigned",
+            "assignee_id",
+            postgresql_where=text("assignee_id IS NOT NULL"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -255,6 +271,9 @@ class Incident(Base):
     acknowledged_at: Mapped[datetime | None]
     acknowledged_by: Mapped[str | None]
     state_before: Mapped[StateBefore | None] = mapped_column(ModelJson(StateBefore))
+    assignee_id: Mapped[str | None]
+    assigned_by: Mapped[str | None]
+    assigned_at: Mapped[datetime | None]
 
 
 class AlertSilence(Base):

@@ -13,12 +13,13 @@ from functools import cache, partial
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from mosaico.access.models import Person
 from mosaico.agents.models import Agent
 from mosaico.alerts import event_queries, queries, silence_queries
 from mosaico.alerts.details import AlertDetails
 from mosaico.alerts.level_change import AlertFields
 from mosaico.alerts.messages import DisplayNames, render_alerts
-from mosaico.alerts.models import AlertEvent, AlertRule
+from mosaico.alerts.models import AlertEvent, AlertRule, Incident
 from mosaico.alerts.rules import AlertEventState
 from mosaico.alerts.schedule_zones import find_schedule_zone
 from mosaico.alerts.shared_incidents import leave_out_told
@@ -34,6 +35,8 @@ TICK_S = 15.0
 EVENTS_PER_STATEMENT = 100
 # A page must not wait long for a run that takes hours.
 GATHER_LIMIT = timedelta(minutes=15)
+# What is not told of an incident whose beginning nobody was told.
+_ENDS = frozenset({AlertEventState.RESOLVED, AlertEventState.DISMISSED})
 CRITICAL_NOTICES = frozenset({AlertEventState.RUN_FAILED, AlertEventState.SCHEDULE_MISSED})
 
 
@@ -205,14 +208,10 @@ def _is_due(events: Sequence[AlertEvent], now: datetime) -> bool:
 
 
 def _unpublished_incidents(session: Session, events: Iterable[AlertEvent]) -> dict[str, str]:
-    """The incidents that these events resolve and whose beginning a silence held back: the ID of
+    """The incidents that these events end or dismiss and whose beginning a silence held back: the ID of
     that silence by incident.
     """
-    resolved = [
-        event.incident_id
-        for event in events
-        if event.state == AlertEventState.RESOLVED and event.incident_id
-    ]
+    resolved = [event.incident_id for event in events if event.state in _ENDS and event.incident_id]
     silenced = event_queries.list_silenced_events(session, resolved)
     return {event.id: event.silence_id for event in silenced if event.silence_id}
 
@@ -277,7 +276,14 @@ class DisplayNameReader:
 
     def __call__(self, alert: AlertFields) -> DisplayNames:
         # The session keeps the rows: each is read once, however many alerts there are.
-        return self.names(alert.benchmark_id, alert.agent_id)
+        incident = self._session.get(Incident, alert.incident_id) if alert.incident_id else None
+        person = (
+            self._session.get(Person, incident.assignee_id)
+            if incident and incident.assignee_id
+            else None
+        )
+        names = self.names(alert.benchmark_id, alert.agent_id)
+        return names._replace(assignee=person.name if person else "")
 
     def names(self, benchmark_id: str, agent_id: str) -> DisplayNames:
         """The names of a benchmark and an agent."""

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Row, String, bindparam, func, or_, select, text
 from sqlalchemy.orm import Session, aliased
 
-from mosaico.alerts.models import AlertEvent, AlertRule, AlertState
+from mosaico.alerts.models import AlertEvent, AlertRule, AlertRuleRevision, AlertState
 from mosaico.alerts.rules import AlertStatus, Condition
 from mosaico.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from mosaico.benchmarks.queries import OwnerFilter
@@ -85,6 +85,12 @@ def get_rule(session: Session, rule_id: str, *, for_update: bool = False) -> Ale
         rule,
         f"no alert rule has the ID {rule_id!r}; GET /api/v1/alert-configs lists them",
     )
+
+
+def list_revisions(session: Session, rule_id: str, query: PageQuery) -> PageRows[AlertRuleRevision]:
+    """The edits of an alert rule, newest first."""
+    statement = select(AlertRuleRevision).where(AlertRuleRevision.rule_id == rule_id)
+    return select_page(session, statement, keys=[AlertRuleRevision.revision], query=query)
 
 
 def list_rules(session: Session, query: PageQuery, rule_filter: RuleFilter) -> PageRows[AlertRule]:

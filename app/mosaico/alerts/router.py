@@ -7,7 +7,9 @@ from sqlalchemy.orm import Session
 
 from mosaico.access.deps import ADMIN, READ, RUN, get_caller
 from mosaico.access.idempotency import Idempotent
+from mosaico.access.queries import revision_views
 from mosaico.alerts import (
+    assignment,
     event_queries,
     incident_queries,
     queries,
@@ -31,6 +33,7 @@ from mosaico.alerts.schemas import (
     AlertConfigView,
     AlertView,
     IncidentAcceptance,
+    IncidentAssignment,
     IncidentView,
     SilenceCreate,
     SilencePatch,
@@ -47,6 +50,7 @@ from mosaico.alerts.views import (
 )
 from mosaico.core.problem_documents import CONFLICT
 from mosaico.core.resources import Resources
+from mosaico.core.revisions import RevisionView
 from mosaico.core.schemas import Page
 from mosaico.core.web.deps import Res
 from mosaico.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
@@ -100,6 +104,16 @@ def backtest_alert_config(body: BacktestRequest, res: Res) -> BacktestView:
 def get_alert_config(rule_id: RuleId, res: Res, tagged: IfNoneMatch) -> AlertConfigView:
     with res.db.read() as session:
         return tagged(rule_view(session, queries.get_rule(session, rule_id), res))
+
+
+@alert_configs.get("/{alertConfigId}/revisions", dependencies=READ)
+def list_alert_config_revisions(rule_id: RuleId, res: Res, page: PageParams) -> Page[RevisionView]:
+    """List the edits of an alert rule with their authors, newest first."""
+    with res.db.read() as session:
+        queries.get_rule(session, rule_id)
+        rows = queries.list_revisions(session, rule_id, page)
+        views = revision_views(session, RevisionView, rows.rows)
+        return Page(items=views, next_cursor=rows.next_cursor)
 
 
 @alert_configs.patch("/{alertConfigId}", dependencies=ADMIN, responses=CONFLICT)
@@ -218,6 +232,25 @@ def accept_incident(
     with res.db.begin() as session:
         incident = incident_service.accept(session, incident_id, by, body.note, res.clock())
         return incident_view(session, incident)
+
+
+@incidents.post("/{incidentId}/assign", dependencies=RUN)
+def assign_incident(
+    incident_id: IncidentId, body: IncidentAssignment, request: Request, res: Res
+) -> IncidentView:
+    """Assign an incident to a person, who then looks after it. The person must see the benchmark."""
+    by = get_caller(request).key_id
+    with res.db.begin() as session:
+        incident = assignment.assign(session, incident_id, body.assignee, by, res.clock())
+        return incident_view(session, incident)
+
+
+@incidents.post("/{incidentId}/unassign", dependencies=RUN)
+def unassign_incident(incident_id: IncidentId, request: Request, res: Res) -> IncidentView:
+    """Assign an incident to nobody."""
+    by = get_caller(request).key_id
+    with res.db.begin() as session:
+        return incident_view(session, assignment.unassign(session, incident_id, by, res.clock()))
 
 
 @silences.post("", status_code=201, response_model=SilenceView, dependencies=RUN)

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from mosaico.agents.queries import get_agent
 from mosaico.alerts import queries
 from mosaico.alerts.evaluation.watched_values import find_metric_spec
-from mosaico.alerts.models import AlertRule
+from mosaico.alerts.models import AlertRule, AlertRuleRevision
 from mosaico.alerts.rules import Condition
 from mosaico.alerts.schemas import AlertConfigBody, AlertConfigCreate
 from mosaico.alerts.service import reset_states
@@ -113,6 +113,15 @@ def update_rule(
         if values:
             rule.revision += 1
             rule.updated_at = now
+            names = sorted(changed | ({"recipients"} & values.keys()))
+            session.add(
+                AlertRuleRevision(
+                    rule_id=rule_id,
+                    revision=rule.revision,
+                    changes=[name.removesuffix("_id").replace("_", " ") for name in names],
+                    changed_at=now,
+                )
+            )
         session.flush()
     except IntegrityError as error:  # the queries of the validation flush what was set before
         if not _is_foreign_key(error):

@@ -60,13 +60,15 @@ class AlertEventState(StrEnum):
     """The kind of event that an alert reports.
 
     WORSE and PARTLY_BACK are changes inside of an open incident; only WORSE pages. LATE is a breach of a run that
-    ended after a later night was judged: it opens no incident. STALE: an agent has had no new data for too long.
+    ended after a later night was judged: it opens no incident. DISMISSED: somebody said that an incident is a false
+    alarm, and it stays open. STALE: an agent has had no new data for too long.
     """
 
     FIRING = "FIRING"
     WORSE = "WORSE"
     PARTLY_BACK = "PARTLY_BACK"
     RESOLVED = "RESOLVED"
+    DISMISSED = "DISMISSED"
     NO_DATA = "NO_DATA"
     LATE = "LATE"
     STALE = "STALE"

@@ -262,6 +262,7 @@ class AlertView(WireModel):
     acknowledged_at: datetime | None
     acknowledged_by: str | None
     acknowledged_by_name: StoredText | None = None
+    assignee_name: StoredText | None = None
     note: StoredText | None
     created_at: datetime
 
@@ -315,6 +316,17 @@ class IncidentView(WireModel):
     acknowledged_at: datetime | None
     acknowledged_by: str | None
     acknowledged_by_name: StoredText | None = None
+    assignee_id: str | None
+    assignee_name: StoredText | None = None
+    assigned_by: str | None
+    assigned_by_name: StoredText | None = None
+    assigned_at: datetime | None
+
+
+class IncidentAssignment(WireModel):
+    """Who looks after an incident: the ID or the address of a person who has logged in."""
+
+    assignee: ShortText
 
 
 class IncidentAcceptance(WireModel):

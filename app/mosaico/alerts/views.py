@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 from mosaico.access.queries import list_caller_names
 from mosaico.alerts import queries
 from mosaico.alerts.evaluation.run_evaluation import read_false_pages
+from mosaico.alerts.incident_queries import list_assignees
 from mosaico.alerts.models import AlertEvent, AlertRule, AlertSilence, Incident
 from mosaico.alerts.queries import AcknowledgedCount
 from mosaico.alerts.rule_records import RECORD_DAYS, RuleRecord, false_pages_of, read_records
@@ -63,8 +64,9 @@ def rule_view(session: Session, rule: AlertRule, res: Resources) -> AlertConfigV
 
 
 def event_views(session: Session, events: Sequence[AlertEvent]) -> list[AlertView]:
-    """Alerts with the names of those who acknowledged them."""
+    """Alerts with the names of those who acknowledged them, and to whom their incidents are assigned."""
     names = list_caller_names(session, {event.acknowledged_by for event in events})
+    assignees = list_assignees(session, {event.incident_id for event in events})
     return [
         view_of_row(
             AlertView,
@@ -73,16 +75,27 @@ def event_views(session: Session, events: Sequence[AlertEvent]) -> list[AlertVie
             run_url=f"/api/v1/benchmark-runs/{event.run_id}" if event.run_id else None,
             contributing_traces=event.details.traces,
             acknowledged_by_name=names.get(event.acknowledged_by or ""),
+            assignee_name=assignees.get(event.incident_id or ""),
         )
         for event in events
     ]
 
 
 def incident_views(session: Session, incidents: Sequence[Incident]) -> list[IncidentView]:
-    """Incidents with the names of those who acknowledged and closed them."""
-    judges = {incident.acknowledged_by for incident in incidents}
-    closers = {incident.resolved_by for incident in incidents}
-    names = list_caller_names(session, judges | closers)
+    """Incidents with the names of those who acknowledged and closed them, and who look after them."""
+    names = list_caller_names(
+        session,
+        {
+            caller
+            for incident in incidents
+            for caller in (
+                incident.acknowledged_by,
+                incident.resolved_by,
+                incident.assignee_id,
+                incident.assigned_by,
+            )
+        },
+    )
     return [
         view_of_row(
             IncidentView,
@@ -92,6 +105,8 @@ def incident_views(session: Session, incidents: Sequence[Incident]) -> list[Inci
             runs=len(incident.run_seqs),
             acknowledged_by_name=names.get(incident.acknowledged_by or ""),
             resolved_by_name=names.get(incident.resolved_by or ""),
+            assignee_name=names.get(incident.assignee_id or ""),
+            assigned_by_name=names.get(incident.assigned_by or ""),
         )
         for incident in incidents
     ]

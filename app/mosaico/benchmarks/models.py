@@ -16,6 +16,7 @@ from mosaico.benchmarks.config_types import (
     WriteBackConfig,
 )
 from mosaico.core.db import Base, ModelJson
+from mosaico.core.revisions import RevisionColumns
 from mosaico.harness.harness_config import HarnessConfig
 from mosaico.metrics.formula_direction import direction_warnings
 from mosaico.metrics.types import Direction, MetricRef
@@ -108,7 +109,7 @@ class BenchmarkAgent(Base):
     )
 
 
-class BenchmarkRevision(Base):
+class BenchmarkRevision(RevisionColumns, Base):
     """An edit of a benchmark or of one of its KPIs: what changed, and why. The first revision has no row."""
 
     __tablename__ = "benchmark_revisions"
@@ -116,10 +117,7 @@ class BenchmarkRevision(Base):
     benchmark_id: Mapped[str] = mapped_column(
         ForeignKey("benchmarks.id", ondelete="CASCADE"), primary_key=True
     )
-    revision: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    changes: Mapped[list[str]] = mapped_column(ARRAY(Text))
     revision_note: Mapped[str | None]
-    changed_at: Mapped[datetime]
 
 
 class KpiDefinition(Base):

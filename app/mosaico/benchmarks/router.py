@@ -6,6 +6,7 @@ from fastapi import Path, Query, Response
 
 from mosaico.access.deps import ADMIN, READ
 from mosaico.access.idempotency import Idempotent
+from mosaico.access.queries import revision_views
 from mosaico.benchmarks import kpi_service, queries, service
 from mosaico.benchmarks.schemas import (
     BenchmarkBody,
@@ -71,7 +72,8 @@ def list_benchmark_revisions(
     with res.db.read() as session:
         queries.get_benchmark(session, benchmark_id)
         rows = queries.list_revisions(session, benchmark_id, page)
-        return rows.to_page(BenchmarkRevisionView.model_validate)
+        views = revision_views(session, BenchmarkRevisionView, rows.rows)
+        return Page(items=views, next_cursor=rows.next_cursor)
 
 
 @router.patch("/{benchmarkId}", dependencies=ADMIN, responses=CONFLICT)

@@ -22,6 +22,7 @@ from mosaico.benchmarks.config_types import (
 from mosaico.core.defaults import MAX_ERROR_SHARE, MIN_COVERAGE
 from mosaico.core.edits import EditBody, patch_of
 from mosaico.core.errors import Invalid
+from mosaico.core.revisions import RevisionView
 from mosaico.core.schemas import (
     Identifier,
     JsonObject,
@@ -368,10 +369,7 @@ class BenchmarkPatch(BenchmarkBody):
     revision_note: RevisionNote = None
 
 
-class BenchmarkRevisionView(WireModel):
-    """An edit of a benchmark or of one of its KPIs."""
+class BenchmarkRevisionView(RevisionView):
+    """An edit of a benchmark or of one of its KPIs: what changed, why, when and by whom."""
 
-    revision: int
-    changes: list[str]
     revision_note: str | None
-    changed_at: datetime

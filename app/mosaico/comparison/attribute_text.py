@@ -79,6 +79,16 @@ def name_shared_items(changed: WhatChanged) -> list[str]:
     ]
 
 
+def name_authors(changed: WhatChanged) -> list[str]:
+    """The sentences about who edited the benchmark and the agent."""
+    authors = {"benchmark": changed.benchmark_authors, "agent": changed.agent_authors}
+    return [
+        f"Between the runs, the {subject} was changed by {join_words(names, 'and')}."
+        for subject, names in authors.items()
+        if names
+    ]
+
+
 def describe_nothing(changed: WhatChanged) -> str:
     """The sentence of runs without a difference: "no recorded change" needs attributes that could differ."""
     if not changed.has_attributes:
@@ -89,7 +99,7 @@ def describe_nothing(changed: WhatChanged) -> str:
 
 def describe_what_changed(changed: WhatChanged, limit: int = MAX_LINES) -> list[str]:
     """The first differences with their numbers, how many follow, and what cannot be told apart."""
-    return [*_lines(changed, limit), *name_shared_items(changed)]
+    return [*_lines(changed, limit), *name_authors(changed), *name_shared_items(changed)]
 
 
 def explain_drop(changed: WhatChanged) -> list[str]:

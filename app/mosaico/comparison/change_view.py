@@ -8,6 +8,7 @@ from mosaico.comparison.attribute_text import (
     describe_difference,
     describe_nothing,
     describe_proof,
+    name_authors,
     name_shared_items,
 )
 from mosaico.run_store.models import BenchmarkRun
@@ -57,7 +58,7 @@ def view_changes(changed: WhatChanged) -> ChangeView:
         others=changed.others,
         metric=changed.metric,
         baseline_run_id=changed.baseline_run_id,
-        remarks=[*name_shared_items(changed), *[NOT_RECORDED] * is_unknown],
+        remarks=[*name_authors(changed), *name_shared_items(changed), *[NOT_RECORDED] * is_unknown],
         nothing=None if changed.differences else describe_nothing(changed),
         same=changed.same,
         varying=changed.varying,

@@ -47,6 +47,7 @@ _STATES: Final[Mapping[str, str]] = MappingProxyType(
         "PARTLY_BACK": BETTER,
         "RECOVERED": BETTER,
         "RESOLVED": BETTER,
+        "DISMISSED": NONE,
         "OK": DONE,
         "WARMUP": WAITING,
         "RUN_FAILED": FAILED,

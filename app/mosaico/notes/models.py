@@ -23,6 +23,7 @@ class Note(Base):
         Index("ix_notes_run_id_created_at_id", "run_id", "created_at", "id"),
         Index("ix_notes_item_id_created_at_id", "item_id", "created_at", "id"),
         Index("ix_notes_incident_id_created_at_id", "incident_id", "created_at", "id"),
+        Index("ix_notes_created_by_created_at_id", "created_by", "created_at", "id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)

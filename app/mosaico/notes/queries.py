@@ -18,6 +18,8 @@ from mosaico.notes.schemas import NoteFilter, NoteView
 
 # Of one thing on its page.
 SHOWN_NOTES = 50
+# For the choice of their authors.
+MAX_READ = 1_000
 
 
 class UnknownNote(NotFound):
@@ -41,6 +43,7 @@ def list_notes(
             (Note.run_id, one_value(note_filter.run_id)),
             (Note.incident_id, one_value(note_filter.incident_id)),
             (Note.item_id, one_value(note_filter.item_id)),
+            (Note.created_by, one_value(note_filter.created_by)),
             (Note.benchmark_id, one_value(note_filter.benchmark_id)),
         ]
     )
@@ -61,6 +64,13 @@ def note_views(session: Session, notes: Sequence[Note]) -> list[NoteView]:
     return [
         view_of_row(NoteView, note, created_by_name=names.get(note.created_by)) for note in notes
     ]
+
+
+def list_authors(session: Session) -> list[tuple[str, str]]:
+    """The ID and the name of those who wrote the newest notes, by name."""
+    newest = select(Note.created_by).order_by(Note.created_at.desc(), Note.id.desc())
+    authors = list_caller_names(session, {*session.scalars(newest.limit(MAX_READ))})
+    return sorted(authors.items(), key=lambda author: (author[1].lower(), author[0]))
 
 
 def list_shown_notes(session: Session, caller: Caller, **subject: str) -> list[dict[str, Any]]:

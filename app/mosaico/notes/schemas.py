@@ -47,6 +47,11 @@ class NoteFilter(ListFilter):
     run_id: str | None = Field(default=None, validation_alias="runId")
     item_id: str | None = Field(default=None, validation_alias="itemId")
     incident_id: str | None = Field(default=None, validation_alias="incidentId")
+    created_by: str | None = Field(
+        default=None,
+        validation_alias="createdBy",
+        description="ID of the person or the API key that wrote them.",
+    )
     text: str | None = Field(
         default=None, max_length=200, description="Only notes that contain this text, in any case."
     )

@@ -49,9 +49,11 @@ deliveries = Resource(
     group=deliveries_cli, noun="delivery", path=DELIVERIES, page="/deliveries",
     list_page="/deliveries",
 )  # fmt: skip
-notifications = Resource(
-    group=inbox, noun="notification", path=INBOX, list_page="/inbox?tab=all",
-    flag_tabs=(("unread", "tab", "open"),),
+notifications = Resource(group=inbox, noun="notification", path=INBOX, list_page="/inbox?tab=all")
+# The messages of the list are those of the inbox, which knows the agents of their alerts.
+inbox_entries = Resource(
+    group=inbox, noun="notification", path="/inbox", list_page="/inbox?tab=all",
+    flag_tabs=(("state", "tab", "open"),),
 )  # fmt: skip
 
 NOTIFICATION_COLUMNS = (
@@ -183,9 +185,19 @@ endpoints.add_action(
     "\n\nThe previous secret stays valid for a day.",
     report=report_secret,
 )
-notifications.add_list(
+_UNREAD = typer.Option(
+    "--unread",
+    help="List only unread notifications.",
+    callback=lambda is_unread: "open" if is_unread else None,
+)
+inbox_entries.add_list(
     NOTIFICATION_COLUMNS,
-    filters={"unread": flag_filter("--unread", "List only unread notifications.")},
+    filters={
+        "state": Annotated[bool | None, _UNREAD],
+        "mine": flag_filter(
+            "--mine", "List only notifications about your agents. The key must belong to a person."
+        ),
+    },
     help_text="List notifications, newest first.",
     limit=20,
 )

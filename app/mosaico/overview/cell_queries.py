@@ -1,7 +1,7 @@
 """The last run of each agent on each benchmark, with the KPI that stands for the benchmark."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from statistics import median
 from typing import Any, NamedTuple
@@ -110,13 +110,13 @@ def read_cells(
     session: Session,
     since: datetime,
     *,
-    agent_id: str | None = None,
+    agents: Collection[str] | None = None,
     benchmark_id: str | None = None,
 ) -> Cells:
-    """Every agent on every benchmark, one agent or one benchmark, up to the `MAX_CELLS` with the newest runs; a
+    """Every agent on every benchmark, some agents or one benchmark, up to the `MAX_CELLS` with the newest runs; a
     run that ended after `since` is recent.
     """
-    last_runs = _list_last_runs(session, agent_id, benchmark_id)
+    last_runs = _list_last_runs(session, agents, benchmark_id)
     cells = [
         cell
         for batch in batched(last_runs.seqs, _CELLS_PER_STATEMENT)
@@ -125,7 +125,9 @@ def read_cells(
     return Cells(rules.sort_cells(cells), last_runs.is_complete)
 
 
-def _list_last_runs(session: Session, agent_id: str | None, benchmark_id: str | None) -> LastRuns:
+def _list_last_runs(
+    session: Session, agents: Collection[str] | None, benchmark_id: str | None
+) -> LastRuns:
     """The last run of each pair, of the first `MAX_PAIRS` by ID."""
     seqs: list[int] = []
     last_pair, read_count, is_end = ("", ""), 0, False
@@ -136,7 +138,7 @@ def _list_last_runs(session: Session, agent_id: str | None, benchmark_id: str | 
             row.seq
             for row in rows
             if row.seq is not None
-            and agent_id in (None, row.agent_id)
+            and (agents is None or row.agent_id in agents)
             and benchmark_id in (None, row.benchmark_id)
         ]
         read_count += len(rows)

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session, aliased
 
 from mosaico.agents.models import Agent
 from mosaico.alerts.models import UNRESOLVED, AlertEvent, AlertState, Incident
+from mosaico.alerts.own_agents import ALL_AGENTS, MineChoice
 from mosaico.benchmarks.models import Benchmark, name_of_benchmark
 from mosaico.overview.changes import (
     FAILED,
@@ -88,10 +89,16 @@ class ChangeHistory(NamedTuple):
     is_complete: bool
 
 
-def read_changes(session: Session, since: datetime) -> ChangeHistory:
-    """The changes of the period from a time on, also those that began before it and are not over."""
+def read_changes(
+    session: Session, since: datetime, choice: MineChoice = ALL_AGENTS
+) -> ChangeHistory:
+    """The changes of the period from a time on, also those that began before it and are not over; of the chosen agents."""
     news = _read_news(session, since)
     incidents = _read_incidents(session, since)
+    counts = Counter(run.outcome for run in news)
+    is_complete = max([*counts.values(), len(incidents)]) < MAX_NEWS
+    news = [run for run in news if choice.has(run.pair.agent_id)]
+    incidents = [incident for incident in incidents if choice.has(incident.pair.agent_id)]
     pairs = {run.pair for run in news} | {incident.pair for incident in incidents}
     names = _read_names(session, pairs)
     runs = [run for run in news if names.has(run.pair)]
@@ -99,8 +106,6 @@ def read_changes(session: Session, since: datetime) -> ChangeHistory:
         runs,
         [incident for incident in incidents if names.has(incident.pair)],
     )
-    counts = Counter(run.outcome for run in news)
-    is_complete = max([*counts.values(), len(incidents)]) < MAX_NEWS
     return ChangeHistory(changes, runs, names, is_complete)
 
 

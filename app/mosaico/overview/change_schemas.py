@@ -95,6 +95,9 @@ class ChangeView(WireModel):
     unjudged_ids: Annotated[
         list[str], Field(description="IDs of its incidents that nobody judged.")
     ]
+    assignees: Annotated[
+        list[StoredText], Field(description="Names of the people to whom they are assigned.")
+    ]
     ended_at: Annotated[datetime | None, Field(description="When it was over; null before.")]
     ended_run_id: Annotated[str | None, Field(description="ID of the run with which it was over.")]
     ended_value: Annotated[float | None, Field(description="Value of the KPI in this run.")]

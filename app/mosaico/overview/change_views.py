@@ -10,6 +10,7 @@ from sqlalchemy import Row, select, text
 from sqlalchemy.orm import Session
 
 from mosaico.access.queries import list_caller_names
+from mosaico.alerts.incident_queries import list_assignees
 from mosaico.alerts.models import OPEN, AlertEvent
 from mosaico.alerts.natural_scale import amount_of_change, value_of_level
 from mosaico.alerts.rules import IncidentResolution
@@ -60,6 +61,7 @@ class _Sources(NamedTuple):
     unjudged: AbstractSet[str]
     baselines: Mapping[str, datetime]
     what_changed: Mapping[str, WhatChanged]
+    assignees: Mapping[str, str]
 
 
 def view_changes(
@@ -130,6 +132,7 @@ def _read_sources(session: Session, changes: Collection[Change], names: ChangeNa
         {*session.scalars(unjudged)},
         ended_at,
         read_recorded_changes(session, [run.id for run in runs.values()]),
+        list_assignees(session, {*incident_ids}),
     )
 
 
@@ -163,6 +166,7 @@ def _view(group: ChangeGroup, change: Change, sources: _Sources) -> ChangeView:
         explanation=rules.explain_run(run, change.outcome),
         what_changed=sources.what_changed.get(run.id),
         incident_ids=list(change.incident_ids),
+        assignees=sorted({sources.assignees[id_] for id_ in change.incident_ids if id_ in sources.assignees}),
         unjudged_ids=[id_ for id_ in change.incident_ids if id_ in sources.unjudged],
         ended_at=change.ended_at,
         ended_run_id=change.ended_run_id,

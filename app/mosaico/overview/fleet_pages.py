@@ -5,7 +5,8 @@ from typing import Annotated, Final, Literal
 
 from fastapi import Query, Request, Response
 
-from mosaico.access.deps import READ
+from mosaico.access.deps import READ, get_caller
+from mosaico.alerts.own_agents import Mine, choose_agents
 from mosaico.core.web.deps import Res
 from mosaico.core.web.pages import build_url, reader_zone, render_page
 from mosaico.core.web.routes import Router
@@ -27,18 +28,21 @@ Rows = Annotated[Literal["agent", "benchmark"] | None, Query()]
 def show_fleet(
     request: Request,
     res: Res,
+    *,
     text: FleetText = "",
     outcome: FleetOutcome = "",
     order: FleetOrder = FleetOrder.WORST,
     rows: Rows = None,
     layout: Layout = "grid",
+    mine: Mine = False,
 ) -> Response:
     """The fleet as a grid of agents and benchmarks, or as a table with a row for each pair. Without a choice the rows
     are what there is more of: a grid that is too wide hides pairs.
     """
     zone, now = reader_zone(request), res.clock()
     with res.db.read() as session:
-        fleet = read_fleet(session, now, zone, FleetFilter(text, outcome, order))
+        chosen = choose_agents(session, get_caller(request), mine=mine)
+        fleet = read_fleet(session, now, zone, FleetFilter(text, outcome, order), choice=chosen)
     is_table = layout == "table"
     pairs = fleet_rows(fleet.pairs, is_wide=is_table)
     rows = rows or _longer_side(fleet.pairs)
@@ -51,7 +55,7 @@ def show_fleet(
         nav="/fleet",
         api=build_url(
             "/overview/fleet",
-            {"text": text, "outcome": outcome, "timezone": zone.key},
+            {"text": text, "outcome": outcome, "timezone": zone.key, "mine": "true" if mine else None},
             order=None if order is FleetOrder.WORST else order,
         ),
         fleet=fleet,
@@ -62,7 +66,11 @@ def show_fleet(
         lines=lines,
         nights=night_heads(fleet),
         outcomes=OUTCOMES,
-        choice={"text": text, "outcome": outcome, "order": order.value, "rows": rows, "layout": layout},
+        chosen=chosen,
+        choice={
+            "text": text, "outcome": outcome, "order": order.value, "rows": rows, "layout": layout,
+            "mine": "true" if mine else None,
+        },
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from mosaico.alerts.own_agents import ALL_AGENTS, MineChoice
 from mosaico.benchmarks.queries import get_kpis_by_benchmark
 from mosaico.core.batches import batched
 from mosaico.overview import rules
@@ -75,9 +76,10 @@ def read_fleet(
     zone: ZoneInfo,
     fleet_filter: FleetFilter,
     sources: OverviewSources | None = None,
+    choice: MineChoice = ALL_AGENTS,
 ) -> Fleet:
-    """Every pair that a filter selects, with its last nights in a time zone."""
-    (cells, is_complete), history = sources or read_sources(session, now - DAY, now)
+    """Every pair of the chosen agents that a filter selects, with its last nights in a time zone."""
+    (cells, is_complete), history = sources or read_sources(session, now - DAY, now, choice)
     # Before the first run of a day, the strips end with the day before.
     bounds = list_nights(max((cell.completed_at for cell in cells), default=now), zone)
     changes = _newest_changes(view_changes(session, history.changes, history.names, now - DAY))
@@ -97,6 +99,7 @@ def read_fleet(
         first_day=bounds[0].day,
         last_day=bounds[-1].day,
         is_complete=is_complete,
+        hidden_agents=choice.hidden,
     )
 
 

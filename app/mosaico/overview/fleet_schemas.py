@@ -37,3 +37,6 @@ class Fleet(WireModel):
     first_day: Annotated[date, Field(description="The first of the days.")]
     last_day: Annotated[date, Field(description="The last of the days.")]
     is_complete: Annotated[bool, Field(description="Whether these are all pairs.")]
+    hidden_agents: Annotated[
+        int, Field(description="Number of the agents that `mine` hides; 0 without it.")
+    ] = 0

@@ -33,7 +33,8 @@ def read_grid_cells(
 ) -> list[GridCell]:
     """The cells of an agent or a benchmark, or all of them, the worst first."""
     since = now - timedelta(hours=DAY_HOURS)
-    cells = read_cells(session, since, agent_id=agent_id, benchmark_id=benchmark_id).cells
+    agents = None if agent_id is None else [agent_id]
+    cells = read_cells(session, since, agents=agents, benchmark_id=benchmark_id).cells
     return [grid_cell(cell) for cell in cells]
 
 

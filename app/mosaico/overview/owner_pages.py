@@ -7,9 +7,11 @@ from typing import Annotated
 from fastapi import Depends, Path, Query, Request, Response
 
 from mosaico.access.deps import READ, RUN
-from mosaico.access.queries import find_last_change
+from mosaico.access.own_person import list_names_by_address
+from mosaico.access.queries import revision_views
 from mosaico.agents import queries as agent_queries
 from mosaico.agents import router as agents_api
+from mosaico.agents.models import AgentRevision
 from mosaico.agents.pages import NAV as AGENTS
 from mosaico.agents.pages import STEPS as AGENT_STEPS
 from mosaico.agents.schemas import AgentCheck
@@ -18,14 +20,17 @@ from mosaico.benchmarks import queries as benchmark_queries
 from mosaico.benchmarks.models import BenchmarkRevision, name_of_benchmark
 from mosaico.benchmarks.pages import NAV as BENCHMARKS
 from mosaico.benchmarks.pages import STEPS as BENCHMARK_STEPS
+from mosaico.benchmarks.schemas import BenchmarkRevisionView
 from mosaico.benchmarks.views import benchmark_view, benchmark_views
 from mosaico.comparison.baselines import list_pinned_baselines
 from mosaico.core.keyset import PageQuery, find_whole_list
 from mosaico.core.resources import Resources
+from mosaico.core.revisions import RevisionView
 from mosaico.core.web.deps import Res
 from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.pages import Crumb, build_url, list_in_api, render_page
 from mosaico.core.web.query_parameters import ListQuery
+from mosaico.core.web.revision_pages import render_revisions
 from mosaico.core.web.routes import Router
 from mosaico.overview.grid_cells import VERDICTS, read_grid_cells
 from mosaico.overview.version_view import (
@@ -92,11 +97,17 @@ def _render_agent(
     choice: VersionChoice,
     check: AgentCheck | None = None,
 ) -> Response:
+    address = path_of("agents", agent_id)
     with res.db.read() as session:
         agent = agent_queries.get_agent(session, agent_id)
         cells = read_grid_cells(session, res.clock(), agent_id=agent_id)
         view = agent_view(agent, res)
-        last_change = find_last_change(session, ["agents"], agent_id)
+        people = list_names_by_address(session, agent.owners)
+        revisions = agent_queries.list_revisions(session, agent_id, PageQuery(SHOWN_REVISIONS))
+        revised = revision_views(session, RevisionView, revisions.rows)
+        all_revisions = find_whole_list(
+            session, revisions, f"{address}/revisions", AgentRevision.agent_id, agent_id
+        )
     benchmarks = {item.cell.benchmark_id: item.cell.benchmark_name for item in cells}
     versions = read_agent_versions(res, agent_id, choice, list(benchmarks))
     parts = {"versions": versions_in_api(versions, choice.days)} if benchmarks else {}
@@ -108,11 +119,17 @@ def _render_agent(
         "agent.html",
         title=agent.name,
         nav=AGENTS,
-        api=path_of("agents", agent_id),
-        api_parts={**VERDICTS, **parts},
+        api=address,
+        api_parts={
+            **VERDICTS,
+            **parts,
+            "revisions": build_url(f"{address}/revisions", limit=SHOWN_REVISIONS),
+        },
         steps=AGENT_STEPS,
         agent=view,
-        last_change=last_change,
+        people=people,
+        revisions=revised,
+        all_revisions=all_revisions,
         cells=cells,
         check=check,
         **page,
@@ -157,7 +174,7 @@ def show_benchmark(request: Request, benchmark_id: BenchmarkId, res: Res) -> Res
         revisions = benchmark_queries.list_revisions(
             session, benchmark_id, PageQuery(SHOWN_REVISIONS)
         )
-        last_change = find_last_change(session, ["benchmarks"], benchmark_id)
+        revised = revision_views(session, BenchmarkRevisionView, revisions.rows)
         address = path_of("benchmarks", benchmark_id)
         all_revisions = find_whole_list(
             session,
@@ -169,7 +186,6 @@ def show_benchmark(request: Request, benchmark_id: BenchmarkId, res: Res) -> Res
     return render_page(
         request,
         "benchmark.html",
-        last_change=last_change,
         title=name_of_benchmark(benchmark.id, benchmark.metadata),
         nav=BENCHMARKS,
         api=address,
@@ -182,29 +198,33 @@ def show_benchmark(request: Request, benchmark_id: BenchmarkId, res: Res) -> Res
         benchmark=benchmark,
         cells=cells,
         pinned=pinned,
-        revisions=revisions.rows,
+        revisions=revised,
         all_revisions=all_revisions,
         agents=agents.choices(),
     )
 
 
 @router.get("/benchmarks/{benchmarkId}/revisions", dependencies=READ)
-def show_revisions(
+def show_benchmark_revisions(
     request: Request, benchmark_id: BenchmarkId, res: Res, query: ListQuery
 ) -> Response:
     """The edits of a benchmark, newest first."""
     with res.db.read() as session:
         name = benchmark_queries.get_benchmark(session, benchmark_id).display_name
         page = benchmark_queries.list_revisions(session, benchmark_id, query)
-    address = path_of("benchmarks", benchmark_id)
-    return render_page(
-        request,
-        "history.html",
-        title=f"Revisions of {name}",
-        nav=BENCHMARKS,
-        api=list_in_api(request, f"{address}/revisions"),
-        steps=[*BENCHMARK_STEPS, Crumb(name, address)],
-        path=f"{address}/revisions",
-        revisions=page.rows,
-        next_cursor=page.next_cursor,
-    )
+        revised = revision_views(session, BenchmarkRevisionView, page.rows)
+    steps = [*BENCHMARK_STEPS, Crumb(name, path_of("benchmarks", benchmark_id))]
+    return render_revisions(request, steps, page.with_rows(revised))
+
+
+@router.get("/agents/{agentId}/revisions", dependencies=READ)
+def show_agent_revisions(
+    request: Request, agent_id: AgentId, res: Res, query: ListQuery
+) -> Response:
+    """The edits of an agent, newest first."""
+    with res.db.read() as session:
+        name = agent_queries.get_agent(session, agent_id).name
+        page = agent_queries.list_revisions(session, agent_id, query)
+        revised = revision_views(session, RevisionView, page.rows)
+    steps = [*AGENT_STEPS, Crumb(name, path_of("agents", agent_id))]
+    return render_revisions(request, steps, page.with_rows(revised))

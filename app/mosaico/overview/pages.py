@@ -5,7 +5,8 @@ from datetime import datetime
 
 from fastapi import Request, Response
 
-from mosaico.access.deps import READ
+from mosaico.access.deps import READ, get_caller
+from mosaico.alerts.own_agents import Mine, choose_agents
 from mosaico.comparison.change_text import format_amount
 from mosaico.core.row_counts import MAX_COUNTED
 from mosaico.core.web.deps import Res
@@ -30,7 +31,7 @@ MAX_ROWS = 30
 
 @router.get("/", dependencies=READ)
 def show_morning(
-    request: Request, res: Res, hours: Hours = DAY_HOURS, since: Since = None
+    request: Request, res: Res, *, hours: Hours = DAY_HOURS, since: Since = None, mine: Mine = False
 ) -> Response:
     """The first page; it notes the time of the visit, which the next one can start from."""
     now = res.clock()
@@ -38,22 +39,31 @@ def show_morning(
     visits = read_visits(request.cookies.get(VISITS_COOKIE, ""), now)
     start = period_start(now, hours, since)
     with res.db.read() as session:
-        sources = read_sources(session, start, now)
-        overview = queries.read_overview(session, start, now, sources)
-        fleet = read_fleet(session, now, zone, FleetFilter(), sources)
+        chosen = choose_agents(session, get_caller(request), mine=mine)
+        sources = read_sources(session, start, now, chosen)
+        overview = queries.read_overview(session, start, now, sources, chosen)
+        fleet = read_fleet(session, now, zone, FleetFilter(), sources, chosen)
         cards = build_cards(session, overview, zone)
     pair_count = sum(overview.counts.values())
+    own = "true" if mine else None
+    period = {
+        "hours": hours if hours != DAY_HOURS else None,
+        "from": since and format_visit(since),
+        "mine": own,
+    }
     headline = rules.describe_night(overview.changes, start, pair_count)
     response = render_page(
         request,
         "morning.html",
         title="Morning",
         nav="/",
-        api=build_url("/overview", {"hours": hours, "from": since and format_visit(since)}),
-        api_parts={"fleet": build_url("/overview/fleet", timezone=zone.key)},
+        api=build_url("/overview", period | {"hours": hours}),
+        api_parts={"fleet": build_url("/overview/fleet", timezone=zone.key, mine=own)},
+        chosen=chosen,
+        params=period,
         overview=overview,
         max_counted=MAX_COUNTED,
-        periods=_periods(hours, since, visits, overview),
+        periods=_periods(hours, since, visits, overview, own),
         period=_period_text(hours, since, visits),
         headline=headline,
         pair_count=pair_count,
@@ -81,17 +91,21 @@ def _groups(cards: list[ChangeCard]) -> Mapping[str, list[ChangeCard]]:
 
 
 def _periods(
-    hours: int, since: datetime | None, visits: Visits, overview: Overview
+    hours: int, since: datetime | None, visits: Visits, overview: Overview, mine: str | None
 ) -> list[tuple[str, str, bool]]:
     """The text and the address of each period, and whether it is shown; the text says how many changes it has."""
     counts = {period.name: period.changes for period in overview.periods}
     periods = [
-        (f"{name} · {counts[name]}", build_url("/", hours=count), since is None and count == hours)
+        (
+            f"{name} · {counts[name]}",
+            build_url("/", hours=count, mine=mine),
+            since is None and count == hours,
+        )
         for name, count in queries.PERIODS
     ]
     if visits.last is None:
         return periods
-    address = build_url("/", {"from": format_visit(visits.last)})
+    address = build_url("/", {"from": format_visit(visits.last), "mine": mine})
     is_shown = since == visits.last
     text = f"last visit · {overview.change_count}" if is_shown else "last visit"
     return [(text, address, is_shown), *periods]

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import func, select, text
+from sqlalchemy import ColumnElement, func, select, text
 from sqlalchemy.orm import Session
 
+from mosaico.alerts.own_agents import ALL_AGENTS, MineChoice
 from mosaico.benchmarks.owner_names import OwnerNames, read_names
 from mosaico.core.row_counts import MAX_COUNTED, count_selected
 from mosaico.notifications.queries import count_unread
@@ -40,17 +41,23 @@ _IS_IN_PROGRESS = BenchmarkRun.status.in_(IN_PROGRESS)
 
 
 def read_overview(
-    session: Session, since: datetime, now: datetime, sources: OverviewSources | None = None
+    session: Session,
+    since: datetime,
+    now: datetime,
+    sources: OverviewSources | None = None,
+    choice: MineChoice = ALL_AGENTS,
 ) -> Overview:
-    """What changed since a time, agents on benchmarks, what runs now, and the schedules."""
-    (cells, is_complete), history = sources or read_sources(session, since, now)
+    """What changed since a time, agents on benchmarks, what runs now, and the schedules; of the chosen agents, of which
+    the sources are, too.
+    """
+    (cells, is_complete), history = sources or read_sources(session, since, now, choice)
     starts = {name: now - timedelta(hours=hours) for name, hours in PERIODS}
     counts = count_changes(history.changes, {**starts, "": since})
-    active = list(session.scalars(_select_active()))
+    active = list(session.scalars(_select_active(choice)))
     ends = expect_ends(session, active, now)
     names = read_names(session, [(run.benchmark_id, run.agent_id) for run in active])
     missed_since = max(since, now - timedelta(days=30))
-    missed = _count_missed(session, missed_since, now)
+    missed = _count_missed(session, missed_since, now, choice)
     return Overview(
         since=since,
         cells=cells,
@@ -68,16 +75,17 @@ def read_overview(
             ExpectedRun(**_active_run(run, names).model_dump(), expected_end_at=ends.get(run.id))
             for run in active
         ],
-        active_count=_count_active(session) if len(active) == MAX_ACTIVE else len(active),
-        next_schedule=_next_schedule(session),
+        active_count=_count_active(session, choice) if len(active) == MAX_ACTIVE else len(active),
+        next_schedule=_next_schedule(session, choice),
         missed_fires=sum(missed.values()),
         missed_schedules=_missed_schedules(session, missed, missed_since, now),
-        stale=_stale_agents(session, now),
+        stale=_stale_agents(session, now, choice),
+        hidden_agents=choice.hidden,
     )
 
 
-def _stale_agents(session: Session, now: datetime) -> list[StaleAgent]:
-    rows = list_stale_agents(session, now)
+def _stale_agents(session: Session, now: datetime, choice: MineChoice) -> list[StaleAgent]:
+    rows = [row for row in list_stale_agents(session, now) if choice.has(row.agent_id)]
     names = read_names(session, [(row.benchmark_id, row.agent_id) for row in rows])
     return [
         StaleAgent(
@@ -95,21 +103,27 @@ def _stale_agents(session: Session, now: datetime) -> list[StaleAgent]:
 
 def read_activity(session: Session) -> Activity:
     """The runs in progress, and the number of open messages."""
-    runs = list(session.scalars(_select_active()))
+    runs = list(session.scalars(_select_active(ALL_AGENTS)))
     names = read_names(session, [(run.benchmark_id, run.agent_id) for run in runs])
     return Activity(
         active_runs=[_active_run(run, names) for run in runs], unread=count_unread(session)
     )
 
 
-def _select_active() -> Any:
-    return select(BenchmarkRun).where(_IS_IN_PROGRESS).order_by(BenchmarkRun.seq).limit(MAX_ACTIVE)
+def _select_active(choice: MineChoice) -> Any:
+    active = select(BenchmarkRun).where(_IS_IN_PROGRESS, *_is_chosen(BenchmarkRun.agent_id, choice))
+    return active.order_by(BenchmarkRun.seq).limit(MAX_ACTIVE)
 
 
-def _count_active(session: Session) -> int:
-    return count_selected(
-        session, select(BenchmarkRun.seq).where(_IS_IN_PROGRESS).limit(MAX_COUNTED)
+def _count_active(session: Session, choice: MineChoice) -> int:
+    active = select(BenchmarkRun.seq).where(
+        _IS_IN_PROGRESS, *_is_chosen(BenchmarkRun.agent_id, choice)
     )
+    return count_selected(session, active.limit(MAX_COUNTED))
+
+
+def _is_chosen(agent_id: Any, choice: MineChoice) -> list[ColumnElement[bool]]:
+    return [] if choice.ids is None else [agent_id.in_(choice.ids)]
 
 
 def _active_run(run: BenchmarkRun, names: OwnerNames) -> ActiveRun:
@@ -123,10 +137,12 @@ def _active_run(run: BenchmarkRun, names: OwnerNames) -> ActiveRun:
     )
 
 
-def _next_schedule(session: Session) -> NextSchedule | None:
+def _next_schedule(session: Session, choice: MineChoice) -> NextSchedule | None:
     statement = (
         select(ScheduleConfig)
-        .where(ScheduleConfig.next_run_at.is_not(None))
+        .where(
+            ScheduleConfig.next_run_at.is_not(None), *_is_chosen(ScheduleConfig.agent_id, choice)
+        )
         .order_by(ScheduleConfig.next_run_at)
         .limit(1)
     )
@@ -136,11 +152,18 @@ def _next_schedule(session: Session) -> NextSchedule | None:
     return NextSchedule(schedule_id=schedule.id, name=schedule.name, due_at=schedule.next_run_at)
 
 
-def _count_missed(session: Session, since: datetime, now: datetime) -> dict[str, int]:
+def _count_missed(
+    session: Session, since: datetime, now: datetime, choice: MineChoice
+) -> dict[str, int]:
     """The number of the last due times that started no run, by schedule, the most first."""
     fires = (
         select(ScheduleFire.schedule_id)
-        .where(ScheduleFire.due_at >= since, ScheduleFire.due_at < now, text(SHOWN_MISS))
+        .where(
+            ScheduleFire.due_at >= since,
+            ScheduleFire.due_at < now,
+            text(SHOWN_MISS),
+            *_of_chosen_agents(choice),
+        )
         .order_by(ScheduleFire.due_at.desc())
         .limit(MAX_COUNTED)
         .subquery()
@@ -152,6 +175,11 @@ def _count_missed(session: Session, since: datetime, now: datetime) -> dict[str,
         .order_by(count.desc(), fires.c.schedule_id)
     )
     return {row.schedule_id: row.missed for row in session.execute(statement)}
+
+
+def _of_chosen_agents(choice: MineChoice) -> list[ColumnElement[bool]]:
+    own = select(ScheduleConfig.id).where(*_is_chosen(ScheduleConfig.agent_id, choice))
+    return [] if choice.ids is None else [ScheduleFire.schedule_id.in_(own)]
 
 
 def _missed_schedules(

@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 from fastapi import Query, Request
 
-from mosaico.access.deps import ADMIN, READ, WHOLE_SERVICE
+from mosaico.access.deps import ADMIN, READ, WHOLE_SERVICE, get_caller
+from mosaico.alerts.own_agents import Mine, choose_agents
 from mosaico.core.keyset import MAX_CURSOR
 from mosaico.core.schemas import Instant
 from mosaico.core.web.deps import Hub, Res
@@ -55,27 +56,35 @@ FleetOutcome = Annotated[
 
 
 @router.get("", dependencies=READ)
-def get_overview(res: Res, hours: Hours = DAY_HOURS, since: Since = None) -> Overview:
+def get_overview(
+    request: Request, res: Res, *, hours: Hours = DAY_HOURS, since: Since = None, mine: Mine = False
+) -> Overview:
     """Show the last run of every agent on every benchmark, worst first, and what runs now."""
     now = res.clock()
     with res.db.read() as session:
-        return queries.read_overview(session, period_start(now, hours, since), now)
+        choice = choose_agents(session, get_caller(request), mine=mine)
+        return queries.read_overview(session, period_start(now, hours, since), now, choice=choice)
 
 
 @router.get("/fleet", dependencies=READ)
 def get_fleet(
+    request: Request,
     res: Res,
+    *,
     text: FleetText = "",
     outcome: FleetOutcome = "",
     order: Annotated[FleetOrder, Query(description="Order of the pairs.")] = FleetOrder.WORST,
     timezone: Annotated[
         str, Query(max_length=100, description="IANA time zone of the days.")
     ] = "UTC",
+    mine: Mine = False,
 ) -> Fleet:
     """Show every agent on every benchmark with what changed and its last 14 days."""
     zone = get_time_zone(timezone)
     with res.db.read() as session:
-        return read_fleet(session, res.clock(), zone, FleetFilter(text, outcome, order))
+        choice = choose_agents(session, get_caller(request), mine=mine)
+        fleet_filter = FleetFilter(text, outcome, order)
+        return read_fleet(session, res.clock(), zone, fleet_filter, choice=choice)
 
 
 def period_start(now: datetime, hours: int, since: datetime | None) -> datetime:

@@ -207,6 +207,9 @@ class Overview(WireModel):
     active_count: Annotated[
         int, Field(description="Number of all runs in progress, at most 10,000.")
     ]
+    hidden_agents: Annotated[
+        int, Field(description="Number of the agents that `mine` hides; 0 without it.")
+    ] = 0
     next_schedule: NextSchedule | None
     missed_fires: Annotated[
         int,

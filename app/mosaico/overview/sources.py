@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy.orm import Session
 
+from mosaico.alerts.own_agents import ALL_AGENTS, MineChoice
 from mosaico.overview.cell_queries import Cells, read_cells
 from mosaico.overview.change_queries import ChangeHistory, read_changes
 
@@ -19,8 +20,11 @@ class OverviewSources(NamedTuple):
     history: ChangeHistory
 
 
-def read_sources(session: Session, since: datetime, now: datetime) -> OverviewSources:
-    """The sources of a period from a time on, or of the longest one, if that is longer."""
+def read_sources(
+    session: Session, since: datetime, now: datetime, choice: MineChoice = ALL_AGENTS
+) -> OverviewSources:
+    """The sources of a period from a time on, or of the longest one, if that is longer; of the chosen agents."""
     return OverviewSources(
-        read_cells(session, since), read_changes(session, min(since, now - LONGEST_PERIOD))
+        read_cells(session, since, agents=choice.ids),
+        read_changes(session, min(since, now - LONGEST_PERIOD), choice),
     )

@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.run_store.models import BenchmarkRun, RunAttributes
 from mosaico.run_store.recorded_attributes import RunRecord, WhatChanged
+from mosaico.run_store.revision_authors import with_authors
 
 
 def read_recorded_changes(session: Session, run_ids: Collection[str]) -> dict[str, WhatChanged]:
@@ -16,14 +17,18 @@ def read_recorded_changes(session: Session, run_ids: Collection[str]) -> dict[st
         .join(RunAttributes, RunAttributes.run_seq == BenchmarkRun.seq)
         .where(BenchmarkRun.id.in_(run_ids))
     )
-    return {
+    changes = {
         run_id: record.what_changed
         for run_id, record in session.execute(statement)
         if record.what_changed is not None
     }
+    return with_authors(session, changes)
 
 
-def read_run_record(session: Session, run_seq: int) -> RunRecord:
+def read_run_record(session: Session, run: BenchmarkRun) -> RunRecord:
     """What the traces of a run record; an empty record where none was stored."""
-    stored = session.get(RunAttributes, run_seq)
-    return RunRecord() if stored is None else stored.record
+    stored = session.get(RunAttributes, run.seq)
+    if stored is None:
+        return RunRecord()
+    changes = read_recorded_changes(session, [run.id])
+    return stored.record.model_copy(update={"what_changed": changes.get(run.id)})

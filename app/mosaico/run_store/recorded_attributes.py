@@ -83,6 +83,14 @@ class WhatChanged(WireModel):
         Field(description="The differences, the ones that explain most first."),
     ] = ()
     left_out: Annotated[int, Field(description="Number of differences that are not listed.")] = 0
+    benchmark_authors: Annotated[
+        tuple[StoredText, ...],
+        Field(description="Names of those who edited the benchmark between the two runs."),
+    ] = ()
+    agent_authors: Annotated[
+        tuple[StoredText, ...],
+        Field(description="Names of those who edited the agent between the two runs."),
+    ] = ()
     same: Annotated[
         tuple[StoredText, ...], Field(description="Attributes that are the same in both runs.")
     ] = ()

@@ -195,7 +195,7 @@ def get_run_attributes(run_id: RunId, res: Res) -> RunRecord:
     ended before the service recorded them; rescore it.
     """
     with res.db.read() as session:
-        return read_run_record(session, queries.get_run(session, run_id).seq)
+        return read_run_record(session, queries.get_run(session, run_id))
 
 
 @router.get("/{runId}/categories", dependencies=READ, responses=CONFLICT)

@@ -143,3 +143,35 @@ def test_note_forms__add_and_delete(
     deleted = browser.post(f"/notes/{note['id']}/delete", data={"next": page})
     assert deleted.status_code == 303
     assert service.list_items("/notes") == []
+
+
+def test_page_of_notes__has_each_filter_and_leads_to_what_a_note_is_about(
+    service: Service, run: dict[str, Any]
+) -> None:
+    ana = create_key(service, "Ana", "run")
+    path = f"/benchmark-runs/{run['id']}/notes"
+    by_ana = send_as(service, ana, "POST", path, {"text": "The new prompt was planned."}).json()
+    service.post(path, {"text": "<b>Wrong</b> reference", "itemId": first_item(service, run)})
+
+    def read(query: str = "") -> str:
+        answer = service.client.get(f"/notes{query}", headers=HTML)
+        assert answer.status_code == 200, answer.text
+        return str(answer.text)
+
+    everything = read()
+    assert "&lt;b&gt;Wrong" in everything
+    assert f"/runs/{run['id']}#notes" in everything
+    assert f"/runs/{run['id']}/items?item=" in everything
+    for query in (
+        f"?createdBy={by_ana['createdBy']}",
+        "?text=PROMPT",
+        f"?createdBy={by_ana['createdBy']}&benchmark=bench-001",
+    ):
+        page = read(query)
+        assert "prompt was planned" in page
+        assert "&lt;b&gt;Wrong" not in page
+    assert "No note matches" in read("?benchmark=elsewhere")
+    listed = service.list_items("/notes", createdBy=by_ana["createdBy"])
+    assert [note["id"] for note in listed] == [by_ana["id"]]
+    exported = service.client.get(f"/api/v1/notes.csv?createdBy={by_ana['createdBy']}").text
+    assert exported.count("\n") == 2

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.alerts.conftest import GOOD, RuleMaker, open_incident
+from tests.integration.alerts.conftest import GOOD, RuleMaker, RunMaker, open_incident
 from tests.support.browser_sessions import HTML
 from tests.support.run_histories import RunHistoryMaker
 from tests.support.service import JSON, Service
@@ -113,3 +113,89 @@ def test_edit__is_shown_with_the_name_of_its_author(
     edited = benchmark_service.client.patch(f"/api/v1{api}", headers=headers, json=body)
     assert edited.status_code == 200, edited.text
     assert "changed by Ana" in benchmark_service.client.get(page, headers=HTML).text
+
+
+def test_false_alarm_of_a_fixed_threshold__is_told_as_any_other(
+    benchmark_service: Service, create_rule: RuleMaker, complete: RunHistoryMaker, ana: str
+) -> None:
+    service = benchmark_service
+    create_rule(condition="LESS_THAN", threshold=0.8)
+    complete(0.92, 0.57)
+    incident = open_incident(service)
+    body = {"verdict": "noise", "note": REASON}
+    post_as(service, ana, f"/alerts/{incident['id']}/ack", body)
+    message = service.list_items("/notifications")[0]
+    assert f"Ana: false alarm, {REASON}" in str(message)
+    assert (message["severity"], message["readAt"] is None) == ("INFO", False)
+    assert message["title"].startswith("False alarm: ")
+    # The value is still outside.
+    assert service.get(f"/incidents/{incident['id']}")["state"] == "OPEN"
+    # Saying it again tells nobody anything new.
+    post_as(service, ana, f"/alerts/{incident['id']}/ack", body)
+    assert service.list_items("/notifications")[0]["id"] == message["id"]
+    complete(0.92, 0.9)
+    assert service.get(f"/incidents/{incident['id']}")["state"] == "RESOLVED"
+
+
+@pytest.mark.parametrize(
+    ("page", "api", "body", "changes"),
+    [
+        ("/agents/agent-001", "/agents/agent-001", {"owners": ["a@b.org"]}, ["owners"]),
+        (
+            "/benchmarks/bench-001",
+            "/benchmarks/bench-001",
+            {"taskDef": "answer well"},
+            ["task def"],
+        ),
+        (
+            "/alerts/rule-1",
+            "/alert-configs/rule-1",
+            {"name": "falls", "threshold": 5},
+            ["name", "threshold"],
+        ),
+    ],
+)
+def test_each_revision__has_its_author(
+    benchmark_service: Service, create_rule: RuleMaker, ana: str, page: str, api: str, body: JSON,
+    changes: list[str],
+) -> None:  # fmt: skip
+    service = benchmark_service
+    create_rule()
+    headers = {"Authorization": f"Bearer {ana}"}
+    edited = service.client.patch(f"/api/v1{api}", headers=headers, json=body)
+    assert edited.status_code == 200, edited.text
+    service.patch(
+        api,
+        {"description": "later"}
+        if "agents" in api
+        else {"name": "later"}
+        if "alert" in api
+        else {"taskDef": "later"},
+    )
+    later, earlier = service.list_items(f"{api}/revisions")
+    assert (earlier["changes"], earlier["changedByName"]) == (changes, "Ana")
+    assert (earlier["revision"], later["revision"]) == (2, 3)
+    assert later["changedBy"] not in (None, earlier["changedBy"])
+    for address in (page, f"{page}/revisions"):
+        shown = service.client.get(address, headers=HTML).text
+        assert "Ana" in shown.partition("Revisions")[2]
+
+
+def test_what_changed__says_by_whom(
+    benchmark_service: Service, run_with: RunMaker, ana: str
+) -> None:
+    service = benchmark_service
+    run_with(10)
+    headers = {"Authorization": f"Bearer {ana}"}
+    for path, body in (
+        ("/benchmarks/bench-001", {"taskDef": "answer well"}),
+        ("/agents/agent-001", {"description": "new model"}),
+    ):
+        edited = service.client.patch(f"/api/v1{path}", headers=headers, json=body)
+        assert edited.status_code == 200, edited.text
+    bad = run_with(2)
+    changed = service.get(f"/benchmark-runs/{bad['id']}/attributes")["whatChanged"]
+    assert (changed["benchmarkAuthors"], changed["agentAuthors"]) == (["Ana"], ["Ana"])
+    for page in (f"/runs/{bad['id']}", "/"):
+        shown = service.client.get(page, headers=HTML).text
+        assert "the agent was changed by Ana" in shown

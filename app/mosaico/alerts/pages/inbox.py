@@ -12,7 +12,9 @@ from mosaico.access.deps import READ, RUN, get_caller
 from mosaico.access.queries import list_caller_names
 from mosaico.alerts import inbox_view, silence_queries
 from mosaico.alerts.evaluation.run_evaluation import read_false_pages
+from mosaico.alerts.incident_queries import list_assignees
 from mosaico.alerts.models import AlertEvent, AlertRule, AlertSilence
+from mosaico.alerts.own_agents import Mine, choose_agents
 from mosaico.alerts.publishing import DisplayNameReader
 from mosaico.alerts.rule_records import RuleFalseAlarms, read_false_alarms
 from mosaico.alerts.schemas import Acknowledgement
@@ -69,12 +71,14 @@ def show_inbox(
     res: Res,
     query: ListQuery,
     silences: SilenceFilters,
+    *,
     tab: Tab = "open",
     when: Filter = "",
     agent: Filter = "",
     benchmark: Filter = "",
     severity: Filter = "",
     done: Filter = "",
+    mine: Mine = False,
 ) -> Response:
     """The open, acknowledged or all messages, or the silences. `done` is the message that a reader has just
     acknowledged or read: the page says so, and offers to undo it.
@@ -92,8 +96,11 @@ def show_inbox(
     )
     selection = {
         "agentId": agent, "benchmarkId": benchmark, "severity": severity, "state": tab, "limit": PAGE_SIZE,
+        "mine": "true" if mine else None,
     }  # fmt: skip
     with res.db.read() as session:
+        chosen = choose_agents(session, get_caller(request), mine=mine)
+        inbox_filter = inbox_filter._replace(agent_ids=chosen.ids)
         page = inbox_view.list_entries(session, PageQuery(PAGE_SIZE, query.cursor), inbox_filter)
         rule_ids = {event.rule_id for entry in page.rows for event in entry.events}
         false_alarms = read_false_alarms(
@@ -120,10 +127,11 @@ def show_inbox(
         hours=SILENCE_HOURS,
         params={
             "tab": tab, "agent": agent, "benchmark": benchmark, "severity": severity,
-            "cursor": query.cursor,
+            "mine": selection["mine"], "cursor": query.cursor,
         },
+        chosen=chosen,
         filters=[
-            _field("tab", tab, kind="hidden"), _field("agent", agent), _field("benchmark", benchmark),
+            _field("tab", tab, kind="hidden"), *([_field("mine", "true", kind="hidden")] if mine else []), _field("agent", agent), _field("benchmark", benchmark),
             _field("severity", severity, severities),
         ],
         names=names,
@@ -300,6 +308,9 @@ def _entry(
         "is_firing": entry.is_firing,
         "has_alerts": bool(entry.events),
         "judgements": _judgements(session, entry.events),
+        "assignees": sorted(
+            {*list_assignees(session, {event.incident_id for event in entry.events}).values()}
+        ),
         "sentences": [*message.sentences, *(s for item in message.items for s in item.sentences)],
         "url": run_page_path(runs[0])
         if runs

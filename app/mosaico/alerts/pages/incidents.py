@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.access.deps import ADMIN, READ, RUN, get_caller
 from mosaico.access.queries import list_caller_names
-from mosaico.alerts import event_queries, incident_queries, incidents, service
+from mosaico.alerts import assignment, event_queries, incident_queries, incidents, service
 from mosaico.alerts.event_queries import AlertFilter
 from mosaico.alerts.incident_queries import IncidentFilter
 from mosaico.alerts.judgement_undo import withdraw_judgement
@@ -16,7 +16,7 @@ from mosaico.alerts.pages.inbox import read_acknowledgement
 from mosaico.alerts.pages.value_chart import draw_incident, incident_figures, values_in_api
 from mosaico.alerts.publishing import DisplayNameReader
 from mosaico.alerts.rules import Condition, IncidentState
-from mosaico.alerts.schemas import IncidentAcceptance
+from mosaico.alerts.schemas import IncidentAcceptance, IncidentAssignment
 from mosaico.benchmarks.queries import list_owner_names
 from mosaico.core.errors import Invalid
 from mosaico.core.keyset import PageQuery, find_whole_list
@@ -91,7 +91,16 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
             incident_id,
         )
         chart = draw_incident(session, incident, reader_zone(request))
-        people = list_caller_names(session, {incident.acknowledged_by, incident.resolved_by})
+        people = list_caller_names(
+            session,
+            {
+                incident.acknowledged_by,
+                incident.resolved_by,
+                incident.assignee_id,
+                incident.assigned_by,
+            },
+        )
+        assignable = assignment.list_assignable(session, incident.benchmark_id)
         notes = list_shown_notes(session, get_caller(request), incident_id=incident_id)
     return render_page(
         request,
@@ -112,6 +121,7 @@ def show_incident(request: Request, incident_id: IncidentId, res: Res) -> Respon
         row=row,
         chart=chart,
         people=people,
+        assignable=assignable,
         notes=notes,
         alerts=[{"event": event, "url": alert_page_path(event.id)} for event in events.rows],
         all_alerts=all_alerts,
@@ -157,6 +167,29 @@ def acknowledge_incident(
         raise Invalid("say whether it was real or a false alarm")
     with res.db.begin() as session:
         incidents.acknowledge(session, incident_id, verdict, by, res.clock())
+    return _to_incident(incident_id)
+
+
+@router.post("/incidents/{incidentId}/assign", dependencies=RUN)
+def assign_incident(
+    incident_id: IncidentId, request: Request, form: SentForm, res: Res
+) -> Response:
+    """Assign an incident to a person."""
+    checked = check_form(IncidentAssignment, {"assignee": form.text("assignee")})
+    if checked.body is None:
+        raise Invalid(f"the person {checked.errors['assignee']}")
+    by = get_caller(request).key_id
+    with res.db.begin() as session:
+        assignment.assign(session, incident_id, checked.body.assignee, by, res.clock())
+    return _to_incident(incident_id)
+
+
+@router.post("/incidents/{incidentId}/unassign", dependencies=RUN)
+def unassign_incident(incident_id: IncidentId, request: Request, res: Res) -> Response:
+    """Assign an incident to nobody."""
+    by = get_caller(request).key_id
+    with res.db.begin() as session:
+        assignment.unassign(session, incident_id, by, res.clock())
     return _to_incident(incident_id)
 
 

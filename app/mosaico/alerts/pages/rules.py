@@ -7,14 +7,14 @@ from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from mosaico.access.deps import ADMIN, READ, RUN, get_caller
-from mosaico.access.queries import find_last_change
+from mosaico.access.queries import revision_views
 from mosaico.agents.queries import list_agent_names
 from mosaico.alerts import event_queries, inbox_view, incident_queries, queries, rule_tests
 from mosaico.alerts.backtest_schemas import BacktestRequest
 from mosaico.alerts.evaluation.run_evaluation import read_false_pages
 from mosaico.alerts.event_queries import AlertFilter
 from mosaico.alerts.incident_queries import IncidentFilter
-from mosaico.alerts.models import AlertEvent, Incident
+from mosaico.alerts.models import AlertEvent, AlertRuleRevision, Incident
 from mosaico.alerts.pages.backtest import (
     COMPARED,
     CONDITIONS,
@@ -38,6 +38,7 @@ from mosaico.alerts.views import rule_view, rule_views
 from mosaico.benchmarks.queries import list_owner_names
 from mosaico.core.defaults import BACKTEST_DAYS
 from mosaico.core.keyset import PageQuery, find_whole_list
+from mosaico.core.revisions import RevisionView
 from mosaico.core.web.deps import Res
 from mosaico.core.web.forms.page_filters import PageFilters, SentFilters
 from mosaico.core.web.forms.sent_fields import SentForm
@@ -52,6 +53,7 @@ from mosaico.core.web.pages import (
     see_other,
 )
 from mosaico.core.web.query_parameters import ListQuery
+from mosaico.core.web.revision_pages import render_revisions
 from mosaico.core.web.routes import Router
 
 router = Router()
@@ -110,19 +112,21 @@ def show_rule(
             rule_id
         ]
         row = _row(session, view)
-        last_change = find_last_change(session, ["alert-configs", "alerts"], rule_id)
-        agents = list_agent_names(session)
         newest = PageQuery(SHOWN_EVENTS)
+        revisions = queries.list_revisions(session, rule_id, newest)
+        revised = revision_views(session, RevisionView, revisions.rows)
+        agents = list_agent_names(session)
         incidents = incident_queries.list_incidents(
             session, newest, IncidentFilter(rule_ids=[rule_id])
         )
         incident_rows = [incident_row(session, incident) for incident in incidents.rows]
         alerts = event_queries.list_events(session, newest, AlertFilter(rule_ids=[rule_id]))
-        all_incidents, all_alerts = (
-            find_whole_list(session, rows, build_url(path, rule=rule_id), column, rule_id)
-            for rows, path, column in (
-                (incidents, "/incidents", Incident.rule_id),
-                (alerts, "/alert-history", AlertEvent.rule_id),
+        all_incidents, all_alerts, all_revisions = (
+            find_whole_list(session, rows, address, column, rule_id)
+            for rows, address, column in (
+                (incidents, build_url("/incidents", rule=rule_id), Incident.rule_id),
+                (alerts, build_url("/alert-history", rule=rule_id), AlertEvent.rule_id),
+                (revisions, f"{rule_page_path(rule_id)}/revisions", AlertRuleRevision.rule_id),
             )
         )
         state_total = queries.count_states(session, rule_id, len(view.states))
@@ -151,11 +155,17 @@ def show_rule(
         api_parts={
             kind: build_url(f"/{kind}", alertConfigId=rule_id, limit=SHOWN_EVENTS)
             for kind in ("alerts", "incidents")
+        }
+        | {
+            "revisions": build_url(
+                f"/alert-configs{path_of(rule_id)}/revisions", limit=SHOWN_EVENTS
+            )
         },
         api_question=question,
         steps=[Crumb("Alert rules", "/alerts")],
         rule=view,
-        last_change=last_change,
+        revisions=revised,
+        all_revisions=all_revisions,
         state_total=state_total,
         row=row,
         false_alarms=false_alarms,
@@ -175,6 +185,18 @@ def show_rule(
         backtest_chart=outcome.backtest
         and draw_backtest(view, outcome.backtest, reader_zone(request)),
     )
+
+
+@router.get("/alerts/{ruleId}/revisions", dependencies=READ)
+def show_rule_revisions(request: Request, rule_id: RuleId, res: Res, query: ListQuery) -> Response:
+    """The edits of an alert rule, newest first."""
+    with res.db.read() as session:
+        name = queries.get_rule(session, rule_id).name
+        page = queries.list_revisions(session, rule_id, query)
+        revised = revision_views(session, RevisionView, page.rows)
+    steps = [Crumb("Alert rules", "/alerts"), Crumb(name, rule_page_path(rule_id))]
+    api = f"/alert-configs{path_of(rule_id)}"
+    return render_revisions(request, steps, page.with_rows(revised), api=api)
 
 
 @router.post("/alerts/{ruleId}/test", dependencies=RUN)

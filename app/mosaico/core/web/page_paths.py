@@ -70,6 +70,7 @@ NAVIGATION: Final = (
     NavItem("Inbox", "/inbox", "Messages about alerts, failed runs and missed schedules. Acknowledge and silence them here."),
     NavItem("Alerts", "/alerts", "The rules that watch a KPI or metric, with their states and a backtest."),
     NavItem("Schedules", "/schedules", "When runs start by themselves, and whether they started."),
+    NavItem("Notes", "/notes", "What people wrote about runs, items and incidents.", is_main=False),
     NavItem("Datasets", "/datasets", "Uploaded files of traces.", is_main=False),
     NavItem("Formulas", "/formulas", "Try the formula of a KPI on a run; nothing is saved.", is_main=False),
     NavItem("Endpoints", "/endpoints", "The recipients of messages, and whether messages reach them.", is_main=False),
