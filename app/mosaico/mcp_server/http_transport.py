@@ -1,6 +1,7 @@
 """Streamable HTTP: every request brings its own key, and is for a host that this server has."""
 
 import ipaddress
+import socket
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -116,9 +117,23 @@ def serve_http(
     """
     hosts = allowed_hosts(address, named_hosts)
     server = build_server(tools_of_service(allow_runs=allow_runs), partial(view_of_request, url))
-    print_status(f"MCP server at http://{address.in_url}:{address.port}{PATH}")
     app = http_app(server, hosts)
-    uvicorn.run(app, host=address.host, port=address.port, log_level="warning", server_header=False)
+    with _listen(address) as listener:
+        print_status(f"MCP server at http://{address.in_url}:{address.port}{PATH}")
+        config = uvicorn.Config(app, log_level="warning", server_header=False)
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(address: HttpAddress) -> socket.socket:
+    """A socket that listens. Raises: `WrongUsage`, such as for a port that is in use."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        return socket.create_server(address, family=family)
+    except OSError as error:
+        raise WrongUsage(
+            f"cannot listen on {address.in_url}:{address.port}: {error.strerror}",
+            hint="choose another address with --http",
+        ) from error
 
 
 def _is_wildcard(host: str) -> bool:

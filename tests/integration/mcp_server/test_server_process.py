@@ -1,6 +1,7 @@
 """The process: what it lists, that the own harness accepts it, files, and what it says when it cannot start."""
 
 import json
+import socket
 import sys
 from pathlib import Path
 from string import Template
@@ -124,3 +125,14 @@ def test_command__wrong_configuration_is_said_at_the_start() -> None:
     )
     assert result.exit_code == 78
     assert "MOSAICO_URL" in result.stderr
+
+
+def test_command__port_in_use_is_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+        result = CliRunner().invoke(
+            cli, ["mcp", "--http", port], env={"MOSAICO_URL": "http://x", "MOSAICO_API_KEY": "x"}
+        )
+    assert result.exit_code == 2
+    assert port in result.stderr
+    assert "MCP server at" not in result.stderr
