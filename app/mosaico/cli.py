@@ -156,6 +156,11 @@ COMMANDS = {
         "Evaluate models and MCP servers, and measure the cost of their tools.",
         Heading.HARNESSES,
     ),
+    "mcp": Entry(
+        "mosaico.mcp_server.cli:cli",
+        "Serve the results to coding agents, over the Model Context Protocol.",
+        Heading.BENCHMARKS,
+    ),
     "formula": Entry(
         "mosaico.metrics.formula_cli:cli", "Check and evaluate KPI formulas.", Heading.FILES
     ),

@@ -58,6 +58,10 @@ MAY_BE_ASYNC = {
     "app/mosaico/core/web/health.py",
     "app/mosaico/core/web/prometheus.py",
     "app/mosaico/worker.py",
+    # The SDK of MCP is async; the tools are not.
+    "app/mosaico/mcp_server/http_transport.py",
+    "app/mosaico/mcp_server/server.py",
+    "app/mosaico/mcp_server/stdio_transport.py",
     "app/mosaico/sdk/async_client.py",
     # Agents of users may be async.
     "app/mosaico/sdk/experiment.py",

@@ -12,8 +12,8 @@ MODULES: Final = ("anthropic", "bashkit", "mcp", "mcp_types", "openai", "questio
 
 
 class MissingHarnessPackages(BadUsage):
-    """The harnesses, and metrics that call a model, need the packages of the extra `harness`; run the command in
-    the message, on every worker.
+    """The harnesses, `mosaico mcp`, and metrics that call a model, need the packages of the extra `harness`; run the
+    command in the message, on every worker.
     """
 
 
@@ -23,6 +23,6 @@ def require_harness_packages() -> None:
         # The version: without it pip may search the package index, where the name belongs to another project.
         requirement = shlex.quote(f"mosaico[harness]=={version('mosaico')}")
         raise MissingHarnessPackages(
-            "the harnesses, and metrics that call a model, need more packages; install them with"
+            "the harnesses, `mosaico mcp`, and metrics that call a model, need more packages; install them with"
             f" `{shlex.quote(sys.executable)} -m pip install {requirement}`"
         )

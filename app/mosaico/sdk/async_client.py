@@ -189,6 +189,7 @@ class AsyncClient:
     async def compare(
         self, base: str, candidate: str, *, metric: str | None = None, about: str | None = None
     ) -> ResultComparison:
+        await to_thread.run_sync(load_metric_plugins)
         return await self._perform(calls.compare(base, candidate, metric, about))
 
     async def gate(

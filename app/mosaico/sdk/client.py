@@ -185,6 +185,8 @@ class Client:
         """The comparison of two runs; `metric` is the one whose flipped items are listed, `about` as for
         `mosaico.compare`.
         """
+        # What shows the comparison names its metrics.
+        load_metric_plugins()
         return self._api.perform(calls.compare(base, candidate, metric, about))
 
     def gate(

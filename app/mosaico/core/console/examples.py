@@ -79,6 +79,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mosaico gate --run RUN --max-drop quality=0.02 --junit gate.xml",
         "mosaico gate --run RUN --format markdown",
     ),
+    "mcp": ("mosaico mcp", "mosaico mcp --http 127.0.0.1:8765"),
     "schedules list": ("mosaico schedules list",),
     "schedules show": ("mosaico schedules show every-night",),
     "schedules create": ("mosaico schedules create --file every-night.json",),
