@@ -6,18 +6,18 @@ belongs to a benchmark and an agent that exist, and gets a job. It has no roles,
 """
 
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Final
 
 import procrastinate
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from pydantic.warnings import UnsupportedFieldAttributeWarning
-from sqlalchemy import select
+from sqlalchemy import select, union_all
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
-from mosaico.access.models import ApiKey
+from mosaico.access.models import ApiKey, Person
 from mosaico.access.rules import hash_token, is_usable, parse_token
 from mosaico.agents.models import Agent
 from mosaico.agents.schemas import AgentCreate, AgentView
@@ -33,6 +33,9 @@ from mosaico.runs.schemas import RunCreate, RunView
 DEFAULT_LANGFUSE_URL: Final = "https://cloud.langfuse.com"
 PAGE: Final = 50  # runs of a list
 PREFIX: Final = "/api/v1"
+RUN_COLUMNS: Final = [
+    name for name in RunView.model_fields if name in BenchmarkRun.__table__.columns
+]
 
 
 async def open_session(request: Request) -> AsyncIterator[AsyncSession]:
@@ -61,13 +64,15 @@ async def get_run(run_id: str, session: Opened) -> Any:
     run = await session.get(BenchmarkRun, run_id)
     if run is None:
         raise HTTPException(404)
-    return _view(run)
+    return _view(run, await _list_names(session, [run]))
 
 
 @router.get("/benchmark-runs", response_model=Page[RunView])
 async def list_runs(session: Opened, limit: int = PAGE) -> Any:
     newest = select(BenchmarkRun).order_by(BenchmarkRun.seq.desc()).limit(limit)
-    return {"items": [_view(run) for run in await session.scalars(newest)]}
+    runs = (await session.scalars(newest)).all()
+    names = await _list_names(session, runs)
+    return {"items": [_view(run, names) for run in runs]}
 
 
 @router.post("/benchmark-runs", status_code=201, response_model=RunView)
@@ -92,13 +97,27 @@ async def start_run(body: RunCreate, session: Opened, request: Request) -> Any:
     jobs: procrastinate.App = request.app.state.jobs
     task = jobs.configure_task(BeginRun.NAME, queue=queue_of(BeginRun.NAME), allow_unknown=True)
     await task.defer_async(**BeginRun(run_id=run.id).arguments())
-    return _view(run)
+    return _view(run, {})
 
 
-def _view(run: BenchmarkRun) -> RunView:
-    columns = {name: getattr(run, name) for name in RunView.model_fields if name != "results"}
-    results = f"{PREFIX}/benchmark-runs/{run.id}/results"
-    return RunView.model_validate({**columns, "results": results})
+async def _list_names(session: AsyncSession, runs: Sequence[BenchmarkRun]) -> dict[str, str]:
+    """The names of those who accepted the levels of the runs: of API keys and people."""
+    ids = {run.accepted_by for run in runs if run.accepted_by}
+    if not ids:
+        return {}
+    keys = select(ApiKey.id, ApiKey.name).where(ApiKey.id.in_(ids))
+    people = select(Person.id, Person.name).where(Person.id.in_(ids))
+    return {row.id: row.name for row in await session.execute(union_all(keys, people))}
+
+
+def _view(run: BenchmarkRun, names: Mapping[str, str]) -> RunView:
+    return RunView.model_validate(
+        {
+            **{name: getattr(run, name) for name in RUN_COLUMNS},
+            "accepted_by_name": names.get(run.accepted_by or ""),
+            "results": f"{PREFIX}/benchmark-runs/{run.id}/results",
+        }
+    )
 
 
 @router.post("/agents", status_code=201, response_model=AgentView)

@@ -39,8 +39,8 @@ IMPORTED = (
         "mosaico.gating.cli",
     ),
     *("mosaico.harness.bash.cli", "mosaico.harness.mcp.cli.ot_bench", "mosaico.runs.cli.execute"),
-    # With numpy and scipy: what computes in forked processes.
-    "mosaico.comparison.child_computation",
+    # With numpy, scipy and pandas: what computes in forked processes.
+    *("mosaico.comparison.child_computation", "nltk.stem.porter"),
 )
 # A process that loads its plugins finds these modules imported.
 PLUGINS = (

@@ -149,8 +149,3 @@ def get_kpis_of_run(session: Session, run_seq: int) -> list[KpiHistory]:
     """The KPI values of one run, by name."""
     statement = select(KpiHistory).where(KpiHistory.run_seq == run_seq)
     return list(session.scalars(statement.order_by(KpiHistory.name, KpiHistory.id)))
-
-
-def find_shown_kpi(kpis: Sequence[KpiHistory]) -> KpiHistory | None:
-    """The first KPI of the gate by name, otherwise the first KPI; None without any."""
-    return min(kpis, key=lambda kpi: (not kpi.gate, kpi.name.lower()), default=None)

@@ -61,6 +61,11 @@ def sort_kpis(kpis: Iterable[_NamedT]) -> list[_NamedT]:
     return sorted(kpis, key=lambda kpi: (not kpi.gate, kpi.name.lower()))
 
 
+def find_shown_kpi(kpis: Iterable[_NamedT]) -> _NamedT | None:
+    """The KPI that stands for the benchmark; None without any."""
+    return next(iter(sort_kpis(kpis)), None)
+
+
 def find_deciding(kpis: Iterable[KpiOutcome], verdict: str | None) -> KpiOutcome | None:
     """The KPI from which the verdict of a run follows: of several with this verdict, the first one of `sort_kpis`. None
     where no KPI has it: the verdict is that of a metric, or of the run as a whole.

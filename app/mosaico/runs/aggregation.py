@@ -1,22 +1,29 @@
 """From stored trace results to the result of a run: aggregates, KPIs, validity and verdicts."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from mosaico.comparison.baseline_comparison import compare_with_baseline
 from mosaico.comparison.unmeasured_deciders import unmeasured_deciders
 from mosaico.core.interruption import interrupted_by
 from mosaico.jobs.handlers import JobContext
-from mosaico.kpis.evaluate import evaluate_kpis, warn_of_few_trials
+from mosaico.kpis.evaluate import KpiValue, evaluate_kpis, warn_of_few_trials
 from mosaico.metrics.aggregate import Aggregate
-from mosaico.metrics.metric_gaps import find_gaps
+from mosaico.metrics.metric_gaps import MetricGap, find_gaps
 from mosaico.metrics.registry import column_of
 from mosaico.metrics.unread_texts import measured_texts, warn_of_unread
 from mosaico.run_store import queries
 from mosaico.run_store.plan import PlannedJudgeCalibration
 from mosaico.run_store.queries import ScoredTrace
-from mosaico.run_store.rules import Validity, add_reason, assess_validity, judge_error_reason
+from mosaico.run_store.rules import (
+    Validity,
+    ValidityVerdict,
+    add_reason,
+    assess_validity,
+    judge_error_reason,
+)
 from mosaico.run_store.run_result import RunResult
-from mosaico.runs.collection import count_absent_traces
+from mosaico.runs.collection import AbsentTraces, count_absent_traces
 from mosaico.runs.leases import RunLease
 from mosaico.runs.llm_metrics import measure_traces
 from mosaico.runs.metric_columns import MetricColumns
@@ -31,6 +38,18 @@ SHARDS_PER_READ = 16
 TRACES_PER_READ = 2000
 
 
+class _Measured(NamedTuple):
+    """What the traces of a run came to, before it is compared."""
+
+    trace_count: int
+    aggregates: dict[str, Aggregate]
+    gaps: dict[str, MetricGap]
+    reasons: dict[str, str]
+    kpis: list[KpiValue]
+    validity: ValidityVerdict
+    warning: str | None
+
+
 def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) -> RunResult:
     """The result of a run whose shards are all measured. Reads and computes, outside of any
     transaction; writes nothing.
@@ -42,6 +61,34 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
         absent = count_absent_traces(session, lease)
         run = queries.get_run(session, lease.run_id)
         place, night = find_place(session, run), run.night
+    measured = _measure(job, lease, absent)
+    verdicts, points, record = compare_with_baseline(
+        job,
+        run_id=lease.run_id,
+        run_seq=lease.run_seq,
+        plan=plan,
+        kpis=measured.kpis,
+        validity=measured.validity,
+        gaps=measured.gaps,
+        has_new_data=place.has_new_data,
+        may_wait=may_wait and place.has_new_data,
+    )
+    is_regressed = verdicts.run.verdict is Verdict.REGRESSED
+    judged = (
+        evaluate_series(job, lease, points, place, is_regressed=is_regressed)
+        if points
+        else SeriesResults()
+    )
+    return RunResult(
+        run_id=lease.run_id, run_seq=lease.run_seq, plan=plan, fingerprint=lease.fingerprint,
+        trace_count=measured.trace_count, aggregates=measured.aggregates, kpis=measured.kpis,
+        validity=measured.validity, metric_warning=measured.warning, gaps=measured.reasons,
+        verdicts=verdicts, items=judged.items, series=judged.series, place=place, night=night, record=record,
+    )  # fmt: skip
+
+
+def _measure(job: JobContext, lease: RunLease, absent: AbsentTraces) -> _Measured:
+    plan = lease.plan
     columns = _read_columns(job, lease)
     # They lower the coverage, as if they had no value.
     columns.add_absent(absent.traces)
@@ -68,50 +115,9 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
     if validity.validity is Validity.VALID:
         validity = add_reason(validity, unmeasured_deciders(plan, kpis, aggregates, gaps))
     validity = add_reason(validity, check_judge(job, lease))
-    verdicts, points, record = compare_with_baseline(
-        job,
-        run_id=lease.run_id,
-        run_seq=lease.run_seq,
-        plan=plan,
-        kpis=kpis,
-        validity=validity,
-        gaps=gaps,
-        has_new_data=place.has_new_data,
-        may_wait=may_wait and place.has_new_data,
-    )
-    is_regressed = verdicts.run.verdict is Verdict.REGRESSED
-    judged = (
-        evaluate_series(job, lease, points, place, is_regressed=is_regressed)
-        if points
-        else SeriesResults()
-    )
-    return RunResult(
-        run_id=lease.run_id,
-        run_seq=lease.run_seq,
-        plan=plan,
-        fingerprint=lease.fingerprint,
-        trace_count=tally.total,
-        aggregates=aggregates,
-        kpis=kpis,
-        validity=validity,
-        metric_warning="; ".join(
-            filter(
-                None,
-                (
-                    warn_of_unread(texts),
-                    warn_of_few_trials(plan.kpis, lambda key: aggregates[column_of(key)]),
-                ),
-            )
-        )
-        or None,
-        gaps=reasons,
-        verdicts=verdicts,
-        items=judged.items,
-        series=judged.series,
-        place=place,
-        night=night,
-        record=record,
-    )
+    few_trials = warn_of_few_trials(plan.kpis, lambda key: aggregates[column_of(key)])
+    warning = "; ".join(filter(None, (warn_of_unread(texts), few_trials))) or None
+    return _Measured(tally.total, aggregates, gaps, reasons, kpis, validity, warning)
 
 
 def _read_columns(job: JobContext, lease: RunLease) -> MetricColumns:

@@ -20,9 +20,10 @@ from mosaico.core.schemas import Page
 from mosaico.core.web.deps import Res
 from mosaico.core.web.query_parameters import PageParams
 from mosaico.core.web.routes import Router
-from mosaico.kpis.queries import find_shown_kpi, get_kpis_of_run
+from mosaico.kpis.queries import get_kpis_of_run
 from mosaico.run_store import queries
 from mosaico.run_store.item_nights import list_item_nights
+from mosaico.run_store.run_outcome import find_shown_kpi
 from mosaico.runs.schemas import ItemNightView
 from mosaico.runs.views import item_night_view
 

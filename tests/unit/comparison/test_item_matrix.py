@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from mosaico.comparison.child_computation import compute, trial_statistics
+from mosaico.comparison.child_computation import compute
 from mosaico.comparison.comparison_spec import (
     ComparisonSpec,
     KpiComparisonSpec,
     MetricComparisonSpec,
 )
+from mosaico.comparison.run_estimates import trial_statistics
 from mosaico.items.formulas.properties import ValueRange
 from mosaico.items.matrix import ItemMatrix, ItemRow, matrix_of_rows, pair_items
 from mosaico.kpis.verdict_types import RepeatedTrials

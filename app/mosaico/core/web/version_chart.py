@@ -67,8 +67,9 @@ def version_chart(
         at = LEFT + step * (number + (anchor == "end"))
         body.append(draw_text(at, HEIGHT - 22, points[number].label, anchor=anchor, fill=FAINT))
     description = f"{len(points)} runs of {len({point.version for point in points})} versions"
-    frame = draw_frame(title, description, body, height=HEIGHT - 12, role="group")
-    return frame.replace('class="chart"', 'class="chart versions"', 1)
+    return draw_frame(
+        title, description, body, height=HEIGHT - 12, role="group", kind="chart versions"
+    )
 
 
 def _draw_segments(

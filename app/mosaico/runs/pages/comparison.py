@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import Query, Request, Response
 from sqlalchemy.orm import Session
@@ -22,9 +22,9 @@ from mosaico.comparison.compared_items import (
 )
 from mosaico.comparison.comparison_store import ComparisonRequest, compare_for_page
 from mosaico.comparison.peers import MAX_PEERS
-from mosaico.comparison.schemas import ComparedItemView, Comparison, FlippedItem, FlippedItems
+from mosaico.comparison.schemas import Comparison, FlippedItem, FlippedItems
 from mosaico.core.errors import Invalid
-from mosaico.core.keyset import PageQuery, PageRows
+from mosaico.core.keyset import PageQuery
 from mosaico.core.resources import Resources
 from mosaico.core.web.deps import Res
 from mosaico.core.web.page_text import format_instant
@@ -86,127 +86,203 @@ def show_comparison(
     """Compare `run` with the mean of `base`; of two runs without a base, the earlier one is the base. IDs
     that were typed (`baseId`, `runId`) take the place of the run that was chosen.
     """
-    runs, bases, judged = run or [], list(filter(None, base or ())), judge or []
+    choice = _Choice(metric, judge or [], only, sort, layout, about, categories_after, query)
+    runs, bases = run or [], list(filter(None, base or ()))
     # An empty input is sent, too: the address of a comparison is the same however the runs were chosen.
     if request.query_params.keys() & {"baseId", "runId"}:
-        address = {
-            "base": [*(base_id.split() or bases[:1]), *bases[1:]],
-            "run": run_id.strip() or runs,
-            "judge": judged,
-            "layout": _unless(layout, "metric"),
-            "about": _unless(about, ""),
-        }
-        return see_other(build_url("/compare", address))
+        bases = [*(base_id.split() or bases[:1]), *bases[1:]]
+        return see_other(build_url("/compare", choice.address_of(bases, run_id.strip() or runs)))
     if len(runs) + bool(bases) != PAIR:
         raise Invalid(
             "a comparison needs two runs; select two runs of one benchmark in the list of runs"
         )
     with res.db.read() as session:
-        compared = [get_run(session, id_) for id_ in (*dict.fromkeys(bases), *runs)]
-        if not bases:
-            compared.sort(key=lambda run: run.seq)
-        *baselines, candidate = compared
-        agents = dict.fromkeys(get_agent(session, run.agent_id).name for run in compared)
-        benchmark = get_benchmark(session, candidate.benchmark_id)
-        benchmark_name = benchmark.display_name
-        choices = list_choices(session, request, res, *compared)
-    bases = [run.id for run in baselines]
+        compared = _load_runs(session, request, res, bases, runs)
     comparison = compare_for_page(
         res.db,
         ComparisonRequest(
-            tuple(bases), candidate.id, metric or None, tuple(judged), categories_after,
-            About(about) if about else None,
+            tuple(compared.base_ids), compared.candidate.id, metric or None, tuple(choice.judged),
+            categories_after, About(about) if about else None,
         ),
     )  # fmt: skip
-    verdicts = build_url(
-        "/benchmark-runs/compare",
-        baseline=bases,
-        candidate=candidate.id,
-        metric=metric,
-        judge=judged,
-        about=about,
-        categoriesAfter=categories_after,
-    )
     if comparison is None:
-        return render_page(
-            request,
-            "comparing.html",
-            title="Comparing",
-            nav="/runs",
-            status=HTTPStatus.ACCEPTED,
-            api=verdicts,
-            agents=list(agents),
-            benchmark=benchmark_name,
-            baselines=baselines,
-            candidate=candidate,
-            traces=sum(run.traces_total or 0 for run in compared),
-        )
+        return _render_waiting(request, compared, choice)
+    return _render_comparison(request, res, compared, choice, comparison)
+
+
+class _Choice(NamedTuple):
+    """What a reader chose to see of a comparison."""
+
+    metric: str
+    judged: list[str]
+    only: Shown
+    sort: ItemOrder
+    layout: Layout
+    about: Question
+    categories_after: str | None
+    query: PageQuery
+
+    def address_of(self, bases: Sequence[str], runs: str | Sequence[str]) -> dict[str, Any]:
+        """The parameters that every link of the page keeps."""
+        return {
+            "base": bases,
+            "run": runs,
+            "judge": self.judged,
+            "layout": _unless(self.layout, "metric"),
+            "about": _unless(self.about, ""),
+        }
+
+
+class _ComparedRuns(NamedTuple):
+    """The runs of a comparison, and what the page says of them."""
+
+    baselines: list[BenchmarkRun]
+    candidate: BenchmarkRun
+    agents: list[str]
+    benchmark: str
+    choices: list[tuple[str, str]]
+
+    @property
+    def base_ids(self) -> list[str]:
+        return [run.id for run in self.baselines]
+
+
+def _load_runs(
+    session: Session, request: Request, res: Resources, bases: Sequence[str], runs: Sequence[str]
+) -> _ComparedRuns:
+    compared = [get_run(session, id_) for id_ in (*dict.fromkeys(bases), *runs)]
+    if not bases:
+        compared.sort(key=lambda run: run.seq)
+    *baselines, candidate = compared
+    return _ComparedRuns(
+        baselines,
+        candidate,
+        list(dict.fromkeys(get_agent(session, run.agent_id).name for run in compared)),
+        get_benchmark(session, candidate.benchmark_id).display_name,
+        list_choices(session, request, res, *compared),
+    )
+
+
+def _render_waiting(request: Request, runs: _ComparedRuns, choice: _Choice) -> Response:
+    """The page until the comparison is computed."""
+    return render_page(
+        request,
+        "comparing.html",
+        title="Comparing",
+        nav="/runs",
+        status=HTTPStatus.ACCEPTED,
+        api=_verdicts_in_api(runs, choice),
+        agents=runs.agents,
+        benchmark=runs.benchmark,
+        baselines=runs.baselines,
+        candidate=runs.candidate,
+        traces=sum(run.traces_total or 0 for run in (*runs.baselines, runs.candidate)),
+    )
+
+
+def _render_comparison(
+    request: Request,
+    res: Resources,
+    runs: _ComparedRuns,
+    choice: _Choice,
+    comparison: Comparison,
+) -> Response:
+    metrics = common_metrics(runs.baselines[0], runs.candidate)
     flips = comparison.flipped_items
-    # The trials of an item are those of one run.
-    baseline = baselines[0]
-    ids = (baseline.id, candidate.id)
-    metrics = common_metrics(baseline, candidate)
-    shown_metric = metric or (flips.metric if flips else next(iter(metrics), ""))
-    cases: PageRows[ComparedItemView] = PageRows([], None)
+    shown_metric = choice.metric or (flips.metric if flips else next(iter(metrics), ""))
     with res.db.read() as session:
         peers = [(get_agent(session, peer.agent_id).name, peer) for peer in comparison.peers]
-        flip_rows = (
-            _flip_rows(session, baselines, candidate, flips, sort)
-            if flips and layout == "metric"
-            else []
-        )
-        if layout == "case":
-            cases = compare_items(session, (baseline, candidate), shown_metric, sort, query)
+        items = _load_items(session, runs, choice, flips, shown_metric)
     kpis = [_row(kpi.name, kpi.verdict) for kpi in comparison.kpis]
     rows = [_row(row.metric, row.verdict) for row in (*comparison.metrics, *comparison.usage)]
-    items = _items_in_api(ids, shown_metric, sort, query)
     return render_page(
         request,
         "compare.html",
         title="Compare",
         nav="/runs",
-        api=items if layout == "case" else verdicts,
-        api_parts={"verdicts": verdicts} if layout == "case" else {"items": items} if flips else {},
-        agents=list(agents),
-        benchmark=benchmark_name,
-        choices=choices,
+        **_addresses_in_api(runs, choice, shown_metric, has_flips=bool(flips)),
+        **items,
+        **runs._asdict(),
         comparison=comparison,
         what_changed_view=view_changes(comparison.what_changed),
-        baselines=baselines,
-        candidate=candidate,
-        layout=layout,
         params={
-            "base": bases,
-            "run": candidate.id,
-            "judge": judged,
-            "metric": metric,
-            "only": _unless(only, "all"),
-            "sort": _unless(sort, "fall"),
-            "layout": _unless(layout, "metric"),
-            "about": _unless(about, ""),
-            "cursor": query.cursor,
+            **choice.address_of(runs.base_ids, runs.candidate.id),
+            "metric": choice.metric,
+            "only": _unless(choice.only, "all"),
+            "sort": _unless(choice.sort, "fall"),
+            "cursor": choice.query.cursor,
         },
-        cases=[
-            case_row(case, ids, has_marks=not less_is_better(candidate, shown_metric))
-            for case in cases.rows
-        ],
         case_metrics=metrics,
         shown_metric=shown_metric,
-        next_cursor=cases.next_cursor,
-        only=only,
-        sort=sort,
-        about=about,
+        layout=choice.layout,
+        only=choice.only,
+        sort=choice.sort,
+        about=choice.about,
         kpis=kpis,
         metrics=rows,
-        judged_names=dict.fromkeys([*(row["name"] for row in kpis + rows), *judged]),
+        judged_names=dict.fromkeys([*(row["name"] for row in kpis + rows), *choice.judged]),
         categories=_category_rows(comparison),
-        categories_after=categories_after,
+        categories_after=choice.categories_after,
         peers=peers,
         max_peers=MAX_PEERS,
         flips=flips,
-        items=flip_rows,
         metric_names=[metric.metric for metric in comparison.metrics],
     )
+
+
+def _load_items(
+    session: Session,
+    runs: _ComparedRuns,
+    choice: _Choice,
+    flips: FlippedItems | None,
+    metric: str,
+) -> dict[str, Any]:
+    """The items of the chosen layout: each with its trials in both runs, or those that flipped."""
+    if choice.layout == "metric":
+        rows = (
+            _flip_rows(session, runs.baselines, runs.candidate, flips, choice.sort) if flips else []
+        )
+        return {"items": rows, "cases": [], "next_cursor": None}
+    # The trials of an item are those of one run.
+    pair = (runs.baselines[0], runs.candidate)
+    cases = compare_items(session, pair, metric, choice.sort, choice.query)
+    has_marks = not less_is_better(runs.candidate, metric)
+    ids = (pair[0].id, pair[1].id)
+    return {
+        "items": [],
+        "cases": [case_row(case, ids, has_marks=has_marks) for case in cases.rows],
+        "next_cursor": cases.next_cursor,
+    }
+
+
+def _verdicts_in_api(runs: _ComparedRuns, choice: _Choice) -> str:
+    return build_url(
+        "/benchmark-runs/compare",
+        baseline=runs.base_ids,
+        candidate=runs.candidate.id,
+        metric=choice.metric,
+        judge=choice.judged,
+        about=choice.about,
+        categoriesAfter=choice.categories_after,
+    )
+
+
+def _addresses_in_api(
+    runs: _ComparedRuns, choice: _Choice, metric: str, *, has_flips: bool
+) -> dict[str, Any]:
+    """The twin of the page in the API, and those of its parts."""
+    verdicts = _verdicts_in_api(runs, choice)
+    pair = {"baseline": runs.base_ids[0], "candidate": runs.candidate.id, "metric": metric}
+    items = build_url(
+        "/benchmark-runs/compare/items",
+        pair,
+        sort=choice.sort,
+        limit=choice.query.limit,
+        cursor=choice.query.cursor,
+    )
+    if choice.layout == "case":
+        return {"api": items, "api_parts": {"verdicts": verdicts}}
+    return {"api": verdicts, "api_parts": {"items": items} if has_flips else {}}
 
 
 def _unless(choice: str, default: str) -> str | None:
@@ -284,12 +360,6 @@ def _category_rows(comparison: Comparison) -> list[tuple[str, int, dict[str, Any
             or [_row(metric.metric, metric.verdict) for metric in category.metrics]
         )
     ]
-
-
-def _items_in_api(ids: Sequence[str], metric: str, order: ItemOrder, query: PageQuery) -> str:
-    pair = {"baseline": ids[0], "candidate": ids[1], "metric": metric}
-    path = "/benchmark-runs/compare/items"
-    return build_url(path, pair, sort=order, limit=query.limit, cursor=query.cursor)
 
 
 def list_choices(

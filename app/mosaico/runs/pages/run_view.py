@@ -32,7 +32,7 @@ from mosaico.core.web.sparklines import interval_bar
 from mosaico.core.web.trend_chart import PageChart, TrendLimit, trend_chart
 from mosaico.kpis.models import KpiHistory
 from mosaico.kpis.number_text import FigureFormat
-from mosaico.kpis.queries import find_shown_kpi, get_kpis_of_run
+from mosaico.kpis.queries import get_kpis_of_run
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.notes.queries import list_shown_notes
 from mosaico.notifications.views import list_delivery_rows
@@ -52,6 +52,7 @@ from mosaico.run_store.rules import MAX_RETRIES, RETRYABLE, RunStatus, Validity
 from mosaico.run_store.run_errors import list_run_errors
 from mosaico.run_store.run_outcome import (
     find_deciding,
+    find_shown_kpi,
     name_elsewhere,
     outcome_of_kpi,
     sort_kpis,
