@@ -70,6 +70,8 @@ def create_silence(service: Service) -> str:
 
 
 def create_person_path(service: Service) -> str:
+    # One that a limit can name.
+    service.create_benchmark("support")
     return f"/people/{create_person(service)}"
 
 

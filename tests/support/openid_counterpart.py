@@ -43,7 +43,9 @@ class Counterpart:
         signed = b".".join(
             urlsafe_b64encode(part.encode()).rstrip(b"=") for part in (whole, payload)
         )
-        signature = self.key.private_key.sign(signed, PKCS1v15(), SHA256())
+        key = self.key.private_key
+        assert key is not None
+        signature = key.sign(signed, PKCS1v15(), SHA256())
         return f"{signed.decode()}.{urlsafe_b64encode(signature).rstrip(b'=').decode()}"
 
     def app(self) -> Starlette:

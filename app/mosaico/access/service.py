@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final
 
 from sqlalchemy import delete, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
@@ -37,7 +36,7 @@ from mosaico.core.clock import Clock, utc_now
 from mosaico.core.db import Database
 from mosaico.core.encryption import Secret
 from mosaico.core.errors import Conflict, ErrorItem, Invalid, Misconfigured
-from mosaico.core.row_limits import LIMITED_ROLE, has_limits
+from mosaico.core.row_limits import LIMITED_ROLE, find_benchmark_ids, has_limits
 from mosaico.core.secret_files import ADMIN_KEY_FILE, read_secret_file, replace_secret_file
 
 FIRST_KEY_NAME = "first admin key"
@@ -116,12 +115,8 @@ def check_limit(session: Session, only: Sequence[str], role: str) -> None:
     _require_benchmarks(session, only)
 
 
-# Without the models of benchmarks, a higher layer.
-_BENCHMARKS: Final = text("SELECT id FROM benchmarks WHERE id = ANY(:ids)")
-
-
 def _require_benchmarks(session: Session, ids: Sequence[str]) -> None:
-    existing = set(session.scalars(_BENCHMARKS, {"ids": list(ids)}))
+    existing = find_benchmark_ids(session, ids)
     errors = [
         ErrorItem(
             pointer=f"/only/{index}",

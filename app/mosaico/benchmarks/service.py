@@ -1,6 +1,6 @@
 """Create, change and delete benchmarks."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -35,6 +35,7 @@ from mosaico.core.dependents import (
 )
 from mosaico.core.errors import AppError, Conflict, ErrorItem
 from mosaico.core.ids import new_id
+from mosaico.core.row_limits import BENCHMARK_FINDERS
 from mosaico.core.schemas import all_fields
 from mosaico.traces.redaction import RedactionRules
 from mosaico.traces.redaction_owners import RULE_OWNERS, Arrival
@@ -252,3 +253,10 @@ def _find_redaction_rules(session: Session, arrival: Arrival) -> list[RedactionR
 
 
 RULE_OWNERS.append(_find_redaction_rules)
+
+
+def _find_ids(session: Session, ids: Collection[str]) -> Collection[str]:
+    return session.scalars(select(Benchmark.id).where(Benchmark.id.in_(ids))).all()
+
+
+BENCHMARK_FINDERS.append(_find_ids)

@@ -6,7 +6,7 @@ policies.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, TypeVar
@@ -24,6 +24,10 @@ Visible = tuple[str, ...] | None  # IDs of benchmarks; None for all
 class OutsideLimit(Forbidden):
     """This key or person is limited to some benchmarks, and that belongs to another one, or to none."""
 
+
+FindIds = Callable[[Session, Collection[str]], Collection[str]]
+# Benchmarks are a higher layer, which registers here who finds those that exist.
+BENCHMARK_FINDERS: Final[list[FindIds]] = []
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -65,6 +69,11 @@ def limited_to(visible: Visible) -> Iterator[None]:
         yield
     finally:
         _visible.reset(before)
+
+
+def find_benchmark_ids(session: Session, ids: Collection[str]) -> set[str]:
+    """The given IDs that a benchmark has."""
+    return {benchmark_id for find in BENCHMARK_FINDERS for benchmark_id in find(session, ids)}
 
 
 def limit_session(session: Session) -> None:
