@@ -97,7 +97,7 @@ OF_PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("listNotifications", "getNotification"), "the inbox has the messages"),
         "purgeTexts": "it cannot be undone: `mosaico datasets purge` asks first",
         "checkSystem": "`mosaico doctor` asks it; the page of the system has the checks that call nobody",
-        **dict.fromkeys(("getNote", "exportNotes"), "a page shows the notes about what it is of"),
+        "getNote": "the list of notes has the whole of each",
         "getSilence": "the list of silences has the whole of each",
         "listLangfuseSecrets": "the page of the events has them, for admins",
     }

@@ -13,11 +13,12 @@ from typing import Final
 from urllib.parse import urlencode
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
 from mosaico.access.models import ApiKey, Person
-from mosaico.alerts.models import AlertSilence
+from mosaico.agents.models import Agent, AgentRevision
+from mosaico.alerts.models import AlertRule, AlertRuleRevision, AlertSilence, Incident
 from mosaico.alerts.silence_matchers import SilenceMatchers
 from mosaico.api import PAGES
 from mosaico.core.web import pages, query_parameters
@@ -171,6 +172,26 @@ def _write_every_page(session: Session, now: datetime) -> None:
             ({"run_id": RUN}, {"run_id": RUN, "item_id": "case-000"}, {"incident_id": "alert-0"})
         )
     )  # fmt: skip
+    session.execute(
+        update(Incident)
+        .where(Incident.id == "alert-0")
+        .values(assignee_id="person-1", assigned_by="person-1", assigned_at=now)
+    )
+    session.execute(
+        update(Agent)
+        .where(Agent.id == "billing")
+        .values(owners=["ana@example.org", "cleo@example.org"], revision=3)
+    )
+    session.execute(update(AlertRule).where(AlertRule.id == "rule-1").values(revision=3))
+    edit = {"changes": ["name", "owners"], "changed_by": "person-1", "changed_at": now}
+    session.add_all(
+        revised
+        for number in (2, 3)
+        for revised in (
+            AgentRevision(agent_id="billing", revision=number, **edit),
+            AlertRuleRevision(rule_id="rule-1", revision=number, **edit),
+        )
+    )
     session.flush()
 
 
@@ -191,7 +212,8 @@ def write_hostile_pages(session: Session) -> None:
         "UPDATE alert_events SET name = :name, explanation = :name, note = :name",
         "UPDATE alert_silences SET comment = :name",
         "UPDATE api_keys SET name = :name",
-        "UPDATE people SET name = :name",
+        # Not the name of an agent: a row with an author is about something else.
+        "UPDATE people SET name = left(:name, -1)",
         "UPDATE endpoints SET recipient = :name",
         "UPDATE deliveries SET detail = :name",
         "UPDATE incidents SET name = :name, value_name = :name, explanation = :name, note = :name",

@@ -80,7 +80,7 @@ def create_key(
     """Create a key; only the return value contains its text. Raises `Invalid`."""
     _check_name(name)
     if person_id is not None and session.get(Person, person_id) is None:
-        detail = "names nobody; GET /api/v1/people lists all people"
+        detail = "names nobody who has logged in"
         raise Invalid("unknown person", errors=[ErrorItem(pointer="/personId", detail=detail)])
     _check_expiry(expires_at, now=now)
     if only is not None:
