@@ -36,7 +36,7 @@ from mosaico.mcp_server.lookup import RunOwners, ServiceView, find_owners, find_
 from mosaico.notes.schemas import NoteView
 from mosaico.overview.change_schemas import ChangedKpi, ChangeView
 from mosaico.overview.changes import ChangeGroup
-from mosaico.overview.schemas import Overview
+from mosaico.overview.schemas import Overview, StaleAgent
 from mosaico.run_store.recorded_attributes import RunRecord
 from mosaico.run_store.rules import RunStatus
 from mosaico.runs.schemas import RunErrorView, RunView
@@ -58,7 +58,7 @@ def what_got_worse(view: ServiceView, arguments: WhatGotWorseArguments) -> WhatG
         for change in overview.changes
         if change.group in _GOING_ON and _is_of(change, owners)
     ]
-    notices = _overview_notices(overview)
+    notices = _overview_notices(overview, owners)
     shown = cut_list(changes, arguments.limit, notices, "changes: pass a larger `limit`")
     return WhatGotWorse(
         summary=_summarize(changes, arguments.hours),
@@ -68,7 +68,7 @@ def what_got_worse(view: ServiceView, arguments: WhatGotWorseArguments) -> WhatG
     )
 
 
-def _is_of(change: ChangeView, owners: RunOwners) -> bool:
+def _is_of(change: ChangeView | StaleAgent, owners: RunOwners) -> bool:
     pairs = ((owners.agent, change.agent_id), (owners.benchmark, change.benchmark_id))
     return all(owner is None or owner.id == owner_id for owner, owner_id in pairs)
 
@@ -83,14 +83,18 @@ def _summarize(changes: list[ChangeView], hours: int) -> str:
     )
 
 
-def _overview_notices(overview: Overview) -> list[str]:
+def _overview_notices(overview: Overview, owners: RunOwners) -> list[str]:
     notices: list[str] = []
     note_more(
         overview.change_count - len(overview.changes), notices, "changes: the page has them all"
     )
-    if overview.stale:
-        stale = count_noun(len(overview.stale), "agent")
-        notices.append(f"{stale} without new data for too long: their quality is not known now")
+    stale = [agent for agent in overview.stale if _is_of(agent, owners)]
+    notices += [
+        f"{enclose(agent.agent_name)} has had no new data on {enclose(agent.benchmark_name)} since"
+        f" {agent.since:%Y-%m-%d}: its quality is not known now"
+        for agent in stale[:_MAX_LINES]
+    ]
+    note_more(len(stale) - _MAX_LINES, notices, "agents without new data: the page has them all")
     if overview.missed_fires:
         notices.append(
             f"{overview.missed_fires} due times of schedules started no run: the page names them"

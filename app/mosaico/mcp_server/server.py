@@ -12,7 +12,7 @@ from mcp.server.lowlevel import Server
 from pydantic import ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
-from mosaico.core.errors import AppError
+from mosaico.core.errors import AppError, without_request
 from mosaico.mcp_server.answers import Answer, document_of, text_of
 from mosaico.mcp_server.arguments import Arguments
 from mosaico.mcp_server.envelope import RULE, TEXT_CHARS, enclose
@@ -104,7 +104,7 @@ def _describe_error(error: AppError) -> str:
     """What went wrong and what to do. The service's own words may contain names that others chose."""
     if isinstance(error, ToolRefusal):
         return error.detail
-    lines = [enclose(str(error), 2 * TEXT_CHARS)]
+    lines = [enclose(without_request(str(error)), 2 * TEXT_CHARS)]
     lines += [
         f"{label}: {enclose(str(error.extra[label]))}"
         for label in ("cause", "hint")

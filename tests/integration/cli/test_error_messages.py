@@ -28,7 +28,7 @@ from tests.support.service import Service, pair
 # Commands that run processes, or work on files and the database only.
 LOCAL = {
     *("serve", "api", "worker", "scheduler", "db", "help", "plugins", "doctor", "purge", "secrets"),
-    *("formula", "cron", "compare", "score", "bash-eval", "ot-bench"),
+    *("formula", "cron", "compare", "score", "bash-eval", "ot-bench", "mcp"),
 }
 LOCAL_COMMANDS = {"runs execute"}
 LEAVES = [
@@ -44,7 +44,7 @@ POINTER = re.compile(r"(?m)^\s*/\w+|[(`]/\w+[/\w]*[)`]")
 # Errors that only programs see: a command sends what the API documents.
 OF_PROGRAMS = {
     *("method-not-allowed", "precondition-required", "idempotency-key-reused", "malformed-request"),
-    *("undecodable-export", "webhook-id-reused", "bad-signature", "stale-signature"),
+    *("undecodable-export", "webhook-id-reused", "bad-signature", "stale-signature", "refused-key"),
 }
 FIELDS = (
     *("/benchmarkId", "/measures/0/formula", "/traceWindow/from", "/matchers/severity", "/id"),
