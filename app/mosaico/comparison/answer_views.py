@@ -8,7 +8,8 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from mosaico.comparison.answer_schemas import AnswerPage, AnswerSideView, RunAnswerView
 from mosaico.comparison.run_answers import AnswerTrial, ItemAnswers, RunAnswers, mean_of
-from mosaico.core.keyset import BadCursor, PageQuery, decode_cursor, encode_cursor
+from mosaico.core.keyset import PageQuery, encode_cursor
+from mosaico.core.offset_cursor import read_offset
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.traces.models import CollectedTrace
 from mosaico.traces.types import TraceOutcome
@@ -19,7 +20,7 @@ _HALF_TEXT: Final = 1_000
 
 def page_of(session: Session, answers: RunAnswers, query: PageQuery) -> AnswerPage:
     """One page of the selected items, with the texts of their worst trials. Raises: `BadCursor`."""
-    start = _offset(query.cursor)
+    start = read_offset(query.cursor)
     end = start + query.limit
     items = answers.selected[start:end]
     now = _read_texts(session, answers.run, (item.worst(item.now) for item in items))
@@ -35,15 +36,6 @@ def page_of(session: Session, answers: RunAnswers, query: PageQuery) -> AnswerPa
         failures=list(answers.failures),
         tools=list(answers.tools),
     )
-
-
-def _offset(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    match decode_cursor(cursor):
-        case [int(offset)] if offset >= 0:
-            return offset
-    raise BadCursor("the cursor does not belong to this list; start again without a cursor")
 
 
 def _view(

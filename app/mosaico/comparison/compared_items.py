@@ -9,7 +9,8 @@ from sqlalchemy.orm import Session
 
 from mosaico.comparison.pair_comparison import MetricNotCompared
 from mosaico.comparison.schemas import ComparedItemView, ItemMetricChange
-from mosaico.core.keyset import BadCursor, PageQuery, PageRows, decode_cursor, encode_cursor
+from mosaico.core.keyset import PageQuery, PageRows, encode_cursor
+from mosaico.core.offset_cursor import read_offset
 from mosaico.items.queries import REVISION, read_item_inputs
 from mosaico.metrics.registry import provider_for
 from mosaico.metrics.types import Direction
@@ -99,7 +100,7 @@ def compare_items(
     Raises: `MetricNotCompared`, `BadCursor`.
     """
     metric = metric or _first_metric(*runs)
-    offset = _offset(query.cursor)
+    offset = read_offset(query.cursor)
     parameters = {
         **_parameters(runs, metric),
         "offset": offset,
@@ -183,15 +184,6 @@ def less_is_better(run: BenchmarkRun, metric: str) -> bool:
     planned = run.plan.metrics if run.plan else ()
     refs = [metric_plan.ref for metric_plan in planned if metric_plan.column == metric]
     return bool(refs) and provider_for(refs[0]).spec.direction is Direction.LOWER_IS_BETTER
-
-
-def _offset(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    match decode_cursor(cursor):
-        case [int(offset)] if offset >= 0:
-            return offset
-    raise BadCursor("the cursor does not belong to this list; start again without a cursor")
 
 
 def _read_means(

@@ -1,6 +1,5 @@
 """The harness settings of a benchmark: bash tasks, an ot-bench file, or an agent of the operator."""
 
-from dataclasses import fields
 from typing import Annotated, Any, Final, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -88,9 +87,7 @@ class ModelSettings(WireModel):
     )
 
     def turn_settings(self) -> TurnSettings:
-        return TurnSettings(
-            **{field.name: getattr(self, field.name) for field in fields(TurnSettings)}
-        )
+        return TurnSettings.of(self)
 
 
 class AgentHarnessSettings(RunBudget):

@@ -4,7 +4,7 @@ The module of each provider translates it to and from its wire format.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
@@ -213,6 +213,11 @@ class TurnSettings:
     thinking_tokens: int | None = None
     seed: int | None = None
     prompt_cache: PromptCache | None = None
+
+    @classmethod
+    def of(cls, options: object) -> "TurnSettings":
+        """The settings that an object has under the same names."""
+        return cls(**{field.name: getattr(options, field.name) for field in fields(cls)})
 
     def conditions(self) -> dict[str, Any]:
         """The settings that the answers depend on. A `thinking` that is not set is left out, so that

@@ -1,7 +1,7 @@
 """The page of a KPI: its values over the runs of an agent, with what explains a change."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
@@ -15,6 +15,8 @@ from mosaico.access.deps import READ
 from mosaico.agents.models import Agent
 from mosaico.agents.queries import AgentLabel
 from mosaico.alerts.incident_queries import count_incidents_of_kpi, list_incidents_of_kpi
+from mosaico.alerts.models import Incident
+from mosaico.benchmarks.models import KpiDefinition
 from mosaico.benchmarks.queries import get_benchmark, get_kpi
 from mosaico.comparison.change_text import ChangeText, describe_change
 from mosaico.core.keyset import MAX_LIMIT, WholeList
@@ -72,7 +74,6 @@ def show_trend(
     # Of whole hours, so that the page is the same until the next one.
     end = until or res.clock().replace(minute=0, second=0, microsecond=0)
     since = first or end - timedelta(days=days)
-    is_chosen = bool(first_day or last_day)
     with res.db.read() as session:
         benchmark = get_benchmark(session, benchmark_id)
         kpi = get_kpi(session, benchmark_id, kpi_id)
@@ -82,61 +83,20 @@ def show_trend(
             "": AgentLabel("")
         }
         trends = load_trends(session, kpi, chosen, since, until)
-        incidents = (
-            list_incidents_of_kpi(
-                session, benchmark_id, agent_ids[0], kpi_id, (since, until), MAX_INCIDENTS + 1
-            )
-            if len(agent_ids) == 1
-            else []
-        )
-        all_incidents = (
-            WholeList(
-                build_url("/incidents", benchmark=benchmark_id, agent=agent_ids, kpi=kpi_id),
-                count_incidents_of_kpi(session, benchmark_id, agent_ids[0], kpi_id),
-            )
-            if len(incidents) > MAX_INCIDENTS
-            else None
-        )
-    name = benchmark.display_name
+        incidents, all_incidents = _list_incidents(session, kpi, agent_ids, (since, until))
     spans = incident_spans(trends[0], incidents) if len(trends) == 1 else []
     chart = draw_trends(kpi.name, kpi, trends, zone, spans=spans, is_page=True)
-    figures = trend_figures(trends)
-    rows = sorted(
-        (_row(trend, point, figures) for trend in trends for point in trend.points),
-        key=lambda row: row["at"],
-        reverse=True,
-    )
-    is_together = len(trends) > 1
-    period = {
-        "benchmarkId": benchmark_id,
-        "agentId": agent_ids,
-        "kpi": kpi_id,
-        "from": since.isoformat(),
-        "to": until.isoformat() if until else None,
-    }
+    name = benchmark.display_name
     return render_page(
         request,
         "trend.html",
         title=f"{kpi.name}, {name}",
         nav="/benchmarks",
-        # The trend is one of agents; without any there are no values.
-        api=build_url("/kpi-history/trend" if agent_ids else "/kpi-history", period),
-        api_parts={
-            "KPI": path_of("benchmarks", benchmark_id, "kpis", kpi_id),
-            "values": build_url("/kpi-history", period, limit=MAX_LIMIT),
-            "runs": build_url("/benchmark-runs", {**period, "kpi": None}, limit=MAX_LIMIT),
-            "incidents": build_url(
-                "/incidents", {**period, "from": None, "to": None}, limit=MAX_LIMIT
-            ),
-        },
-        csv=build_url("/api/v1/kpi-history.csv", period),
-        svg=build_url("/api/v1/kpi-history.svg", period, timeZone=zone.key),
+        **_addresses_in_api(kpi, agent_ids, since, until, zone),
+        **_describe_values(trends, zone),
         steps=[
             Crumb("Benchmarks", "/benchmarks"),
-            Crumb(
-                name,
-                path_of("benchmarks", benchmark_id),
-            ),
+            Crumb(name, path_of("benchmarks", benchmark_id)),
         ],
         kpi=kpi,
         path=path_of("benchmarks", benchmark_id, "kpis", kpi_id),
@@ -144,26 +104,90 @@ def show_trend(
         max_listed=MAX_AGENTS,
         tabs=_tabs(agents, chosen),
         agent_ids=agent_ids,
-        days=None if is_chosen else days,
+        days=None if first_day or last_day else days,
         first_day=first_day,
         last_day=last_day,
         incidents=incidents[:MAX_INCIDENTS],
         all_incidents=all_incidents,
         periods=DAYS,
-        chart=Markup(chart) if rows else None,  # noqa: S704 - our own SVG, which escapes its texts
-        rows=[] if is_together else rows[:NEWEST],
-        nights=_nights(rows, zone)[:NEWEST] if is_together else [],
-        each=_charts_of_each(trends, zone) if is_together else [],
-        worse=[trend.name for trend in trends if trend.last_verdict is Verdict.REGRESSED],
-        latest=rows[0] if rows and len(trends) == 1 else None,
-        change=_latest_change(trends) if len(trends) == 1 else None,
-        moves=(moves := _list_moves(trends))[:SHOWN_MOVES],
-        earlier_moves=moves[SHOWN_MOVES:],
+        chart=Markup(chart) if any(trend.points for trend in trends) else None,  # noqa: S704 - our own SVG, which escapes its texts
         trends=trends,
-        runs=sum(trend.runs for trend in trends),
         max_agents=MAX_SERIES,
-        limits=[limit.text for limit in list_limits(kpi, figures)],
+        limits=[limit.text for limit in list_limits(kpi, trend_figures(trends))],
     )
+
+
+def _list_incidents(
+    session: Session,
+    kpi: KpiDefinition,
+    agent_ids: Sequence[str],
+    period: tuple[datetime, datetime | None],
+) -> tuple[list[Incident], WholeList | None]:
+    """The incidents of one agent, and the list of all if the page does not show all; none of several agents."""
+    if len(agent_ids) != 1:
+        return [], None
+    [agent_id] = agent_ids
+    incidents = list_incidents_of_kpi(
+        session, kpi.benchmark_id, agent_id, kpi.id, period, MAX_INCIDENTS + 1
+    )
+    if len(incidents) <= MAX_INCIDENTS:
+        return incidents, None
+    url = build_url("/incidents", benchmark=kpi.benchmark_id, agent=agent_ids, kpi=kpi.id)
+    count = count_incidents_of_kpi(session, kpi.benchmark_id, agent_id, kpi.id)
+    return incidents, WholeList(url, count)
+
+
+def _addresses_in_api(
+    kpi: KpiDefinition,
+    agent_ids: Sequence[str],
+    since: datetime,
+    until: datetime | None,
+    zone: ZoneInfo,
+) -> dict[str, Any]:
+    """The twin of the page in the API, and those of its parts."""
+    period = {
+        "benchmarkId": kpi.benchmark_id,
+        "agentId": agent_ids,
+        "kpi": kpi.id,
+        "from": since.isoformat(),
+        "to": until.isoformat() if until else None,
+    }
+    incidents = {**period, "from": None, "to": None}
+    return {
+        # The trend is one of agents; without any there are no values.
+        "api": build_url("/kpi-history/trend" if agent_ids else "/kpi-history", period),
+        "api_parts": {
+            "KPI": path_of("benchmarks", kpi.benchmark_id, "kpis", kpi.id),
+            "values": build_url("/kpi-history", period, limit=MAX_LIMIT),
+            "runs": build_url("/benchmark-runs", {**period, "kpi": None}, limit=MAX_LIMIT),
+            "incidents": build_url("/incidents", incidents, limit=MAX_LIMIT),
+        },
+        "csv": build_url("/api/v1/kpi-history.csv", period),
+        "svg": build_url("/api/v1/kpi-history.svg", period, timeZone=zone.key),
+    }
+
+
+def _describe_values(trends: Sequence[AgentTrend], zone: ZoneInfo) -> dict[str, Any]:
+    """The values of one agent by run, those of several by day."""
+    figures = trend_figures(trends)
+    rows = sorted(
+        (_row(trend, point, figures) for trend in trends for point in trend.points),
+        key=lambda row: row["at"],
+        reverse=True,
+    )
+    moves = _list_moves(trends)
+    is_together = len(trends) > 1
+    return {
+        "rows": [] if is_together else rows[:NEWEST],
+        "nights": _nights(rows, zone)[:NEWEST] if is_together else [],
+        "each": _charts_of_each(trends, zone) if is_together else [],
+        "worse": [trend.name for trend in trends if trend.last_verdict is Verdict.REGRESSED],
+        "latest": rows[0] if rows and len(trends) == 1 else None,
+        "change": _latest_change(trends) if len(trends) == 1 else None,
+        "moves": moves[:SHOWN_MOVES],
+        "earlier_moves": moves[SHOWN_MOVES:],
+        "runs": sum(trend.runs for trend in trends),
+    }
 
 
 def _list_agents(session: Session, benchmark_id: str, kpi_id: str) -> Mapping[str, AgentLabel]:

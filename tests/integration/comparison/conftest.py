@@ -43,7 +43,11 @@ def _run(service: Service, name: str, uploaded: list[JSON], agent: str = "agent-
 
 @pytest.fixture
 def complete_run(service: Service) -> CompleteRun:
-    """Uploads traces under a run name and completes a run over them."""
+    return make_complete_run(service)
+
+
+def make_complete_run(service: Service) -> CompleteRun:
+    """What uploads traces under a run name and completes a run over them."""
     service.create_agent()
     service.create_benchmark(
         metrics=["ACCURACY"], measures=[{"id": "quality", "name": "quality", "formula": "ACCURACY"}]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.integration.comparison.conftest import CompleteRun
+from tests.integration.comparison.conftest import CompleteRun, make_complete_run
 from tests.support.service import JSON, Service, pair
 
 HTML = {"Accept": "text/html"}
@@ -19,19 +19,20 @@ def answers(outputs: Sequence[str], **more: object) -> list[JSON]:
     ]
 
 
-@pytest.fixture
-def two_nights(complete_run: CompleteRun) -> tuple[JSON, JSON]:
+@pytest.fixture(scope="module")
+def two_nights(module_service: Service) -> tuple[JSON, JSON]:
     """Items 0 and 1 fall, 2 rises, 3 stays wrong, 4 to 7 stay right; in item 0 a tool failed."""
+    complete_run = make_complete_run(module_service)
     before = ["yes", "yes", "no", "no", *["yes"] * 4]
     now = ["nobody knows", "no", "yes", "no", *["yes"] * 4]
     return complete_run("before", answers(before)), complete_run("now", answers(now, **LOOKUP))
 
 
 def test_answers__fall_first_and_are_counted(
-    service: Service, two_nights: tuple[JSON, JSON]
+    module_service: Service, two_nights: tuple[JSON, JSON]
 ) -> None:
     base, run = two_nights
-    page = service.get(f"/benchmark-runs/{run['id']}/answers")
+    page = module_service.get(f"/benchmark-runs/{run['id']}/answers")
     assert page["counts"] == {"all": 8, "fell": 2, "wrong": 3, "rose": 1}
     assert (page["metric"], page["baselineRunId"]) == ("ACCURACY", base["id"])
     assert [item["itemId"] for item in page["items"]] == [
@@ -44,11 +45,11 @@ def test_answers__fall_first_and_are_counted(
     assert first["failures"] == ["tool lookup failed", "wrong answer"]
 
 
-def test_answers__are_filtered(service: Service, two_nights: tuple[JSON, JSON]) -> None:
+def test_answers__are_filtered(module_service: Service, two_nights: tuple[JSON, JSON]) -> None:
     path = f"/benchmark-runs/{two_nights[1]['id']}/answers"
 
     def ids(**parameters: str) -> list[str]:
-        return [item["itemId"] for item in service.list_items(path, **parameters)]
+        return [item["itemId"] for item in module_service.list_items(path, **parameters)]
 
     assert ids(show="fell") == ["i-0", "i-1"]
     assert ids(show="wrong") == ["i-0", "i-1", "i-3"]
@@ -61,14 +62,16 @@ def test_answers__are_filtered(service: Service, two_nights: tuple[JSON, JSON]) 
 
 
 def test_results__wrong_are_those_of_the_kpi_that_decides(
-    service: Service, two_nights: tuple[JSON, JSON]
+    module_service: Service, two_nights: tuple[JSON, JSON]
 ) -> None:
     """No agent failed: `failed` finds nothing, and 3 of 8 answers are wrong."""
     path = f"/benchmark-runs/{two_nights[1]['id']}/results"
-    assert service.list_items(path, state="failed") == []
-    wrong = service.list_items(path, state="wrong")
+    assert module_service.list_items(path, state="failed") == []
+    wrong = module_service.list_items(path, state="wrong")
     assert [trace["itemId"] for trace in wrong] == ["i-0", "i-1", "i-3"]
-    html = service.client.get(f"/runs/{two_nights[1]['id']}/traces?state=wrong", headers=HTML).text
+    html = module_service.client.get(
+        f"/runs/{two_nights[1]['id']}/traces?state=wrong", headers=HTML
+    ).text
     assert html.count("✗</span> wrong") == 3
     assert "scored" not in html.partition("<tbody>")[2]
 
@@ -94,37 +97,39 @@ def test_answers__of_a_failed_agent_are_wrong(service: Service, complete_run: Co
 
 
 def test_run_page__shows_the_five_worst_answers_without_a_click(
-    service: Service, two_nights: tuple[JSON, JSON]
+    module_service: Service, two_nights: tuple[JSON, JSON]
 ) -> None:
-    html = service.client.get(f"/runs/{two_nights[1]['id']}", headers=HTML).text
+    html = module_service.client.get(f"/runs/{two_nights[1]['id']}", headers=HTML).text
     assert "<del>nobody knows</del>" in html
     assert "Question 0" in html
     assert "Question 1" in html
     assert "Question 5" not in html, "what did not fall is behind All"
-    everything = service.client.get(f"/runs/{two_nights[1]['id']}?show=all", headers=HTML).text
+    everything = module_service.client.get(
+        f"/runs/{two_nights[1]['id']}?show=all", headers=HTML
+    ).text
     assert "Question 5" in everything
 
 
 def test_item_page__has_the_neighbors_of_the_list_that_one_came_from(
-    service: Service, two_nights: tuple[JSON, JSON]
+    module_service: Service, two_nights: tuple[JSON, JSON]
 ) -> None:
     path = f"/runs/{two_nights[1]['id']}/items"
     query = {"item": "i-1", "show": "wrong"}
-    html = service.client.get(path, params=query, headers=HTML).text
+    html = module_service.client.get(path, params=query, headers=HTML).text
     assert "2 of 3 that are wrong" in html
     assert "item=i-0" in html.partition('rel="prev"')[2].partition(">")[0]
     assert "item=i-3" in html.partition('rel="next"')[2].partition(">")[0]
-    without_list = service.client.get(path, params={"item": "i-1"}, headers=HTML).text
+    without_list = module_service.client.get(path, params={"item": "i-1"}, headers=HTML).text
     assert 'rel="next"' not in without_list
 
 
 def test_item_page__b_can_be_any_other_night(
-    service: Service, two_nights: tuple[JSON, JSON]
+    module_service: Service, two_nights: tuple[JSON, JSON]
 ) -> None:
     base, run = two_nights
     path = f"/runs/{run['id']}/items"
     query = {"item": "i-0", "base": run["id"], "run": base["id"]}
-    response = service.client.get(path, params=query, headers=HTML, follow_redirects=False)
+    response = module_service.client.get(path, params=query, headers=HTML, follow_redirects=False)
     assert response.headers["location"].startswith(f"/runs/{base['id']}/items?item=i-0")
 
 
@@ -143,10 +148,10 @@ def test_nights__of_an_item_have_each_agent(service: Service, complete_run: Comp
 
 
 def test_distributions__count_the_values_of_both_runs(
-    service: Service, two_nights: tuple[JSON, JSON]
+    module_service: Service, two_nights: tuple[JSON, JSON]
 ) -> None:
     """Before 6 of 8 are right, now 5 of 8."""
-    items = service.list_items(f"/benchmark-runs/{two_nights[1]['id']}/distributions")
+    items = module_service.list_items(f"/benchmark-runs/{two_nights[1]['id']}/distributions")
     [accuracy] = [item for item in items if item["metric"] == "ACCURACY"]
     assert accuracy["before"] == [2, *[0] * 8, 6]
     assert accuracy["now"] == [3, *[0] * 8, 5]

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from mosaico.sdk.pytest_plugin import UPDATE
-from tests.support.inner_pytest import PLUGIN, run_inner_pytest
+from tests.support.inner_pytest import run_inner_pytest
 from tests.support.waiting import LIVENESS_S
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -61,22 +61,6 @@ def write(folder: Path, *, wrong: int) -> None:
     (folder / "test_bot.py").write_text(EVALUATION.format(wrong=wrong))
 
 
-def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "--rootdir", ".", *PLUGIN, *options],
-        cwd=folder,
-        env={
-            "PYTHONPATH": str(ROOT / "app"), "PATH": "/usr/bin:/bin", "HOME": str(folder),
-            # Those of the other tools here: they take longer than the evaluation.
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=LIVENESS_S,
-        check=False,
-    )  # fmt: skip
-
-
 def test_evaluation__result_is_the_verdict_against_the_baseline(
     tmp_path: Path, run_here: Run
 ) -> None:
@@ -84,10 +68,10 @@ def test_evaluation__result_is_the_verdict_against_the_baseline(
     assert run_here(UPDATE)[0] == 0
     names = {path.name for path in (tmp_path / "mosaico_baselines").iterdir()}
     assert names == {"test_bot.test_answers.jsonl", "test_bot.test_assertions.jsonl"}
-    # As people start it: a process that has loaded nothing.
-    same = run(tmp_path)
-    assert same.returncode == 0, same.stdout
-    assert "test_bot.py::test_answers: PASS" in same.stdout
+    # In a process that has loaded nothing: `tests/e2e/test_installed_wheel.py`.
+    code, same = run_here()
+    assert code == 0, same
+    assert "test_bot.py::test_answers: PASS" in same
 
     # Eleven of 20 items more than in the baseline, far beyond chance.
     write(tmp_path, wrong=12)

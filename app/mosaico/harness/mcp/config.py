@@ -4,7 +4,6 @@
 """
 
 import re
-from dataclasses import fields
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeGuard
 from urllib.parse import urlsplit
@@ -137,9 +136,7 @@ class EndpointConfig(BenchmarkSection):
     prompt_cache: Annotated[PromptCache, Field(strict=False)] | None = None
 
     def turn_settings(self) -> TurnSettings:
-        return TurnSettings(
-            **{field.name: getattr(self, field.name) for field in fields(TurnSettings)}
-        )
+        return TurnSettings.of(self)
 
 
 class AcceptedReply(BenchmarkSection):
