@@ -62,7 +62,7 @@ COMMANDS = {
         Heading.FILES,
     ),
     "score": Entry(
-        "mosaico.metrics.cli:cli",
+        "mosaico.reporting.score_cli:cli",
         "Compute metrics of a file of results. No server is needed.",
         Heading.FILES,
     ),

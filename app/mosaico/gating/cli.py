@@ -28,15 +28,13 @@ from mosaico.gating.history_options import AaOption, HistoryOption, earlier_runs
 from mosaico.metrics.file_options import (
     METRICS_HELP,
     Better,
-    Config,
-    FileMetrics,
     ModelLimits,
     Ranges,
-    choose_metrics,
     open_models,
     parse_better,
     parse_ranges,
 )
+from mosaico.project_file.benchmark_options import BenchmarkOptions, choose_benchmark
 from mosaico.traces.files.options import (
     BaseMap,
     InputOptions,
@@ -52,6 +50,7 @@ if TYPE_CHECKING:
     from mosaico.gating.rules import GateResult, GateTerms
     from mosaico.metrics.formula_direction import KpiFormulaText
     from mosaico.metrics.offline_models import OfflineModels
+    from mosaico.project_file.file_benchmark import FileBenchmark
 
 PATH = "/benchmark-runs"
 
@@ -123,7 +122,6 @@ class JudgedOptions(NamedTuple):
             ),
         ),
     ] = None
-    config: Config = None
     better: Better = None
     ranges: Ranges = None
     about: AboutOption = None
@@ -178,6 +176,7 @@ def gate(
     run: CandidateRun,
     baseline: BaselineRun = None,
     judged: JudgedOptions,
+    benchmark_options: BenchmarkOptions,
     input_options: InputOptions,
     maps: MapOptions,
     limits: ModelLimits,
@@ -203,10 +202,10 @@ def gate(
     load_metrics(warn_failed_plugin)
     usage: dict[str, Any] | None = None
     if is_file_name(run):
-        file_options = FileOptions(judged, input_options, maps, limits)
+        file_options = FileOptions(judged, benchmark_options, input_options, maps, limits)
         result, usage = _gate_files(_file_pair(run, baseline), terms, file_options)
     else:
-        _refuse_file_options(judged, input_options, maps, limits)
+        _refuse_file_options(judged, benchmark_options, input_options, maps, limits)
         result = _gate_stored(run, baseline, terms)
     _report(result, result_options, usage)
     raise typer.Exit(result.exit_code)
@@ -216,6 +215,7 @@ class FileOptions(NamedTuple):
     """The options of a gate of two files."""
 
     judged: JudgedOptions
+    benchmark: BenchmarkOptions
     input_options: InputOptions
     maps: MapOptions
     limits: ModelLimits
@@ -245,13 +245,18 @@ def _parse_terms(
 
 
 def _refuse_file_options(
-    judged: JudgedOptions, input_options: InputOptions, maps: MapOptions, limits: ModelLimits
+    judged: JudgedOptions,
+    benchmark: BenchmarkOptions,
+    input_options: InputOptions,
+    maps: MapOptions,
+    limits: ModelLimits,
 ) -> None:
     """Raises: `WrongUsage` for an option that a run of the service does not have."""
-    of_metrics = (judged.metrics, judged.config, judged.kpi, judged.better, judged.ranges)
-    if any((*of_metrics, judged.history, judged.aa, *input_options, *maps, *limits)):
+    of_metrics = (judged.metrics, judged.kpi, judged.better, judged.ranges)
+    of_files = (*input_options, *maps, *limits)
+    if any((*of_metrics, judged.history, judged.aa, *benchmark, *of_files)):
         raise WrongUsage(
-            "--metrics, --config, --kpi, --better, --range, --map, --input-format, --history, --aa and the options of models"
+            "--metrics, --config, --benchmark, --no-config, --kpi, --better, --range, --map, --input-format, --history, --aa and the options of models"
             " apply to files only; a run has its own metrics and its own series",
             hint="remove these options; --max-drop NAME=DROP names what to judge",
         )
@@ -283,7 +288,7 @@ def _gate_files(
     sources = map_source(base_file, maps.base_map), map_source(run_file, maps.run_map)
     earlier = earlier_runs(judged.history, judged.aa, maps.base_map, base_file, run_file)
     with reading_lines() as lines, open_models(options.limits) as models:
-        chosen = choose_metrics(judged.metrics, judged.config)
+        chosen = choose_benchmark(judged.metrics, options.benchmark)
         reader = open_reader(
             options.input_options, print_line=lines.append, infra_errors=chosen.infra_errors
         )
@@ -295,11 +300,13 @@ def _gate_files(
             *sources, selected, terms, reader, announce=lines.append, warn=print_warning,
             earlier=earlier,
         )  # fmt: skip
+    if chosen.line:
+        result = replace(result, remarks=[chosen.line, *result.remarks])
     return result, models.usage.as_json() if models.usage else None
 
 
 def _select_metrics(
-    chosen: FileMetrics,
+    chosen: "FileBenchmark",
     kpis: "dict[str, KpiFormulaText]",
     terms: "GateTerms",
     inputs: "FileInputs",
@@ -310,16 +317,16 @@ def _select_metrics(
     from mosaico.gating.offline_metrics import judge_kpis, kpi_warnings
 
     try:
-        selected = select_gated(chosen.metrics, chosen.kpis | kpis, terms, inputs, models)
+        selected = select_gated(chosen.metrics, {**chosen.kpis, **kpis}, terms, inputs, models)
     except NotFound as error:
         raise WrongUsage(str(error), hint="`mosaico plugins` lists the metrics") from error
     except Invalid as error:
         raise WrongUsage(str(error)) from error
     if chosen.kpis:
-        selected = judge_kpis(selected)
+        selected = judge_kpis(selected, kpis)
     for warning in kpi_warnings(selected):
         print_warning(warning)
-    return selected
+    return selected._replace(benchmark=chosen)
 
 
 def _file_pair(run: str, baseline: str | None) -> tuple[Path, Path]:

@@ -20,11 +20,10 @@ from mosaico.core.errors import UnusableInput
 from mosaico.core.text import join_words
 from mosaico.metrics.file_options import (
     METRICS_HELP,
-    Config,
     ModelLimits,
-    choose_metrics,
     open_models,
 )
+from mosaico.project_file.benchmark_options import BenchmarkOptions, choose_benchmark
 from mosaico.traces.files.options import InputOptions, open_reader
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def score(
             help=f"{METRICS_HELP} (default: all with a value).",
         ),
     ] = None,
-    config: Config = None,
+    benchmark_options: BenchmarkOptions,
     formula: Annotated[
         str | None,
         typer.Option("--formula", help="Formula of a KPI over all traces."),
@@ -76,11 +75,10 @@ def score(
     from mosaico.metrics.registry import load_metrics
 
     load_metrics(warn_failed_plugin)
-    chosen = choose_metrics(metrics, config)
-    metrics = chosen.metrics
+    chosen = choose_benchmark(metrics, benchmark_options)
     reader = open_reader(input_options, infra_errors=chosen.infra_errors)
     with open_models(limits) as models:
-        scores = score_file(file, metrics, formula, reader, models)
+        scores = score_file(file, chosen.metrics, formula, reader, models)
     if not scores.rows:
         raise UnusableInput(
             f"{file} has no traces", hint="write one JSON object per line, or a CSV table"
