@@ -56,6 +56,11 @@ class Entry(NamedTuple):
 # A name of two words adds a command to the group of another domain: `runs report` belongs to
 # reporting, which is above runs in the import order.
 COMMANDS = {
+    "init": Entry(
+        "mosaico.project_file.init_cli:cli",
+        "Write a mosaico.yaml for what this folder and the environment hold.",
+        Heading.BENCHMARKS,
+    ),
     "compare": Entry(
         "mosaico.reporting.compare_cli:cli",
         "Compare two files of results: verdict, interval and flipped items. No server is needed.",

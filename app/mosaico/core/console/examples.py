@@ -6,6 +6,10 @@ placeholder for an ID. A unit test parses every example.
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "help": ("mosaico help runs start",),
+    "init": (
+        "mosaico init",
+        "mosaico init --agent-command './my-agent {input}'",
+    ),
     "serve": ("mosaico serve",),
     "api": ("mosaico api",),
     "worker": ("mosaico worker",),
