@@ -5,6 +5,7 @@ IDs, lists of objects are mappings by name, and the name is the key.
 """
 
 import copy
+import json
 from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Final
@@ -20,9 +21,9 @@ from mosaico.benchmarks.schemas import MAX_AGENTS, MAX_KPIS, BenchmarkBody, KpiB
 from mosaico.core.schemas import ShortText, WireModel
 from mosaico.notifications.schemas import EndpointBody
 from mosaico.project_file.kinds import BENCHMARK_SECTIONS, SECTIONS, ObjectKind
+from mosaico.project_file.shipped_schema import SCHEMA_FILE
 from mosaico.schedules.schemas import ScheduleBody
 
-SCHEMA_PATH: Final = "/schemas/mosaico.json"
 MAX_OBJECTS: Final = 1000
 
 
@@ -216,3 +217,12 @@ def _alternatives(node: dict[str, Any], root: dict[str, Any]) -> list[dict[str, 
         return _alternatives(root["$defs"][node["$ref"].rpartition("/")[2]], root)
     variants = [*node.get("anyOf", ()), *node.get("oneOf", ())]
     return [each for variant in variants for each in _alternatives(variant, root)] or [node]
+
+
+def format_schema() -> str:
+    """The text of the file that the package contains."""
+    return json.dumps(json_schema(), ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    SCHEMA_FILE.write_text(format_schema(), encoding="utf-8")
