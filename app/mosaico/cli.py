@@ -66,6 +66,11 @@ COMMANDS = {
         "Compare two files of results: verdict, interval and flipped items. No server is needed.",
         Heading.FILES,
     ),
+    "watch": Entry(
+        "mosaico.reporting.watch_cli:cli",
+        "Compare two files of results again when one of them changes.",
+        Heading.FILES,
+    ),
     "score": Entry(
         "mosaico.reporting.score_cli:cli",
         "Compute metrics of a file of results. No server is needed.",

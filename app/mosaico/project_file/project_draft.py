@@ -53,14 +53,16 @@ def _lines(
     if endpoints:
         yield "endpoints:"
         yield from (f"  {flow_text(key)}: {flow_text(fields)}" for key, fields in endpoints.items())
+    # A reference to it must not read as a variable.
+    agent = flow_text(draft.agent.replace("${", "{"))
     yield "agents:"
-    yield f"  {flow_text(draft.agent)}:"
+    yield f"  {agent}:"
     if draft.agent_comment:
         yield f"    # {draft.agent_comment}"
     yield from _fields(draft.agent_fields, 4)
     yield "benchmarks:"
     yield f"  {BENCHMARK}:"
-    yield f"    agents: [{flow_text(draft.agent)}]"
+    yield f"    agents: [{agent}]"
     yield f"    # {draft.benchmark_comment}"
     yield from _fields(draft.benchmark_fields, 4)
     metrics = {json.dumps(measure.metric): measure.metric for measure in draft.measures}
@@ -69,7 +71,7 @@ def _lines(
     yield from _rule(draft.measures[0], endpoints)
     yield "    schedules:"
     yield "      every-night:"
-    yield f"        agent: {flow_text(draft.agent)}"
+    yield f"        agent: {agent}"
     yield f'        cronExpression: "{CRON}"  # second, minute, hour, day of month, month, day of week'
     yield f"        timezone: {flow_text(zone)}"
 

@@ -136,6 +136,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mosaico compare last-week.csv today.csv",
         "mosaico compare last-week.csv today.csv --map output=answer,item=id",
     ),
+    "watch": ("mosaico watch last-week.csv today.csv",),
     "score": (
         "mosaico score today.csv",
         "mosaico score today.csv --metrics ROUGE:useStemmer=true,BLEU",
