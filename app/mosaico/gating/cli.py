@@ -265,14 +265,16 @@ def _refuse_file_options(
 def _gate_stored(run: str, baseline: str | None, terms: "GateTerms") -> "GateResult":
     """The result of a run of the service, with its page."""
     from mosaico.comparison.cli import COMPARISON_TIMEOUT_S
-    from mosaico.core.web.page_paths import run_page_path
+    from mosaico.core.web.page_paths import comparison_page_path, run_page_path
     from mosaico.gating.stored_gate import gate_run
 
     with open_api(COMPARISON_TIMEOUT_S) as api:
         result = api.perform(gate_run(run, baseline, terms))
         page = f"{api.pages_url}{run_page_path(result.candidate)}"
-    print_status(f"page: {page}")
-    return replace(result, page=page)
+        compared = comparison_page_path(result.baselines, result.candidate, terms.names)
+        comparison_page = f"{api.pages_url}{compared}" if result.baselines else None
+    print_status(f"page: {comparison_page or page}")
+    return replace(result, page=page, comparison_page=comparison_page)
 
 
 def _gate_files(

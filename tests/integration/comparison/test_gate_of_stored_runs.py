@@ -171,3 +171,23 @@ def test_change__has_the_same_numbers_everywhere(
         assert text.change in content.replace("\\<", "<").replace("-0.", "−0."), words
     plot = service.send("GET", f"/benchmark-runs/{worse}/plot", params={"against": first}).text
     assert text.change in html.unescape(plot)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_gate__summary_links_the_comparison_with_the_ids_of_its_runs(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    first, second = (
+        complete_run(name, traces(range(n)))["id"] for name, n in (("a", 2), ("b", 20))
+    )
+    judged = ("--run", second, "--max-drop", "quality=0.05", "--format", "markdown")
+    result = gate(*judged, env=address_of(service))
+    assert result.exit_code == 1, result.output
+    line = next(x for x in result.stdout.splitlines() if x.startswith("Page of the comparison"))
+    assert f"candidate `{second}`" in line
+    assert f"baseline `{first}`" in line
+    address = re.search("<(.*?)>", line)
+    assert address is not None
+    page = service.client.get(address[1], headers={"Accept": "text/html"})
+    assert page.status_code == 200
+    assert "quality" in page.text
