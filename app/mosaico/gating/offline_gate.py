@@ -1,6 +1,5 @@
 """Judges a file of results against another one, without a server: both are measured as the runs of a comparison."""
 
-import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from mosaico.gating.offline_metrics import (
     kpi_columns,
 )
 from mosaico.gating.rules import GateResult, GateTerms, decide, with_remarks
+from mosaico.gating.trace_attributes import attributes_of
 from mosaico.items.attributes import AttributeRow, attributes_of_rows
 from mosaico.items.flipped import item_means
 from mosaico.items.label_counts import LabelCountsBuilder
@@ -302,31 +302,13 @@ def _measure_traces(
             if column not in row.missing
         }
         yield _MeasuredTrace(
-            attributes=_attributes(trace),
+            attributes=attributes_of(trace),
             trial=trace.trial,
             is_short=is_short_text(trace.expected_output),
             answer=answer_digest(trace.output, trace.tool_calls),
             row=row,
             summaries=summaries,
         )
-
-
-def _attributes(trace: Trace) -> AttributeRow:
-    tokens = (trace.input_tokens, trace.output_tokens)
-    return AttributeRow(
-        item_id=trace.item_id,
-        revision=_revision(trace),
-        tags=trace.all_tags,
-        outcome=trace.outcome,
-        tools=[call.name for call in trace.tool_calls or ()],
-        usage=(
-            trace.latency_ms,
-            None if None in tokens else float(sum(filter(None, tokens))),
-            trace.cost_usd,
-        ),
-        failed_tools=[call.name for call in trace.tool_calls or () if call.ok is False],
-        prompt_size=trace.input_tokens,
-    )
 
 
 def _label_counts(
@@ -397,11 +379,3 @@ def _plan(path: ResultSource, metrics: OfflineMetrics) -> RunPlan:
         max_error_share=metrics.benchmark.max_error_share,
         cluster_field=metrics.benchmark.cluster_field,
     )
-
-
-def _revision(trace: Trace) -> str:
-    """The digest of an item's task, as `items.queries.REVISION` computes it."""
-    task_tags = ",".join(sorted(tag for tag in trace.tags if tag.startswith("task:")))
-    references = "\n".join((*trace.expected_any, *trace.expected_all))
-    task = f"{trace.expected_output or ''}{references}{task_tags}"
-    return hashlib.md5(task.encode(), usedforsecurity=False).hexdigest()

@@ -112,6 +112,7 @@ def _formula_text(kpi: "JudgedKpi") -> KpiFormulaText:
 
 
 def _describe(fields: "JudgedFields", document: Mapping[str, Any]) -> Iterator[str]:
+    # As above.
     from mosaico.project_file.judged_fields import OF_RUNS_ONLY
 
     if fields.metrics:

@@ -75,6 +75,7 @@ class FolderSearch:
 
     def find_bash_script(self) -> Path | None:
         """The newest file that plays a model, for tasks without a model server."""
+        # A harness, which few folders need.
         from mosaico.harness.bash.dataset import parse_script
 
         for path in self.files((".jsonl",)):
@@ -89,7 +90,7 @@ class FolderSearch:
 
     def find_ot_bench(self) -> tuple[Path, int] | None:
         """The newest ot-bench file without errors, and the number of its tasks."""
-        # Pydantic models of a harness, which few folders need.
+        # As above.
         from mosaico.harness.lint import LintSeverity
         from mosaico.harness.mcp.loader import load_file
         from mosaico.harness.mcp.secrets import Secrets
@@ -108,6 +109,7 @@ def count_bash_tasks(path: Path) -> int:
     """The number of bash tasks of a file; 0 for a file of anything else."""
     if path.suffix.lower() not in (".jsonl", ".ndjson"):
         return 0
+    # As above.
     from mosaico.harness.bash.dataset import read_dataset
 
     dataset = read_dataset(path)

@@ -39,7 +39,7 @@ class Scores:
     """The metrics of some results.
 
     `metrics` has the statistics by metric, `rows` one row for each result, in their order. `kpi` is
-    the value of the `formula`; when it is undefined it is None, and `kpi_reason` says why. `remarks`
+    the value of the `formula`; when it is undefined it is None, and `kpi_reason` says why. `kpis` are those of the `config`. `remarks`
     say how the results were read. `llm_usage` is what metrics that call a model took.
     """
 
@@ -48,6 +48,7 @@ class Scores:
     formula: str | None = None
     kpi: float | None = None
     kpi_reason: str | None = None
+    kpis: Mapping[str, float | None] = field(default_factory=dict)
     remarks: Sequence[str] = ()
     llm_usage: LlmUsage = field(default_factory=LlmUsage)
 
@@ -116,7 +117,8 @@ def score(
     reader = open_reader(remarks, columns, input_format, read_options, chosen.infra_errors)
     models = OfflineModels(llm)
     source = source_of(results, "results")
-    scores = score_file(source, chosen.metrics, formula, reader, models)
+    formulas = {name: kpi.formula for name, kpi in chosen.kpis.items()}
+    scores = score_file(source, chosen.metrics, formula, reader, models, formulas)
     kpi = scores.kpi
     return Scores(
         metrics=scores.aggregates,
@@ -132,6 +134,7 @@ def score(
         formula=formula,
         kpi=kpi.value if kpi else None,
         kpi_reason=kpi.reason if kpi else None,
+        kpis={name: kpi.value for name, kpi in scores.kpis.items()},
         remarks=[*remarks, *filter(None, [scores.warning])],
         llm_usage=models.usage,
     )

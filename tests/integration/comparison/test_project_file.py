@@ -115,10 +115,14 @@ def test_compare__of_several_benchmarks_one_is_named(folder: Path) -> None:
     assert compare_files("--benchmark", "weekly").exit_code == 2
 
 
-def test_score__metrics_are_those_of_the_file(folder: Path) -> None:
-    write_file(folder, {})
+def test_score__metrics_and_kpis_are_those_of_the_file(folder: Path) -> None:
+    write_file(folder, {"percent": {"formula": "100 * ACCURACY"}})
     result = CliRunner().invoke(cli, ["score", "after.jsonl", "--json"])
-    assert [*json.loads(result.stdout)["aggregates"]] == ["ACCURACY", "ROUGE"]
+    document = json.loads(result.stdout)
+    assert [*document["aggregates"]] == ["ACCURACY", "ROUGE"]
+    # 25 of 40 answers are right.
+    assert document["kpis"] == {"percent": {"value": 62.5, "reason": None}}
+    assert mosaico.score("after.jsonl", config="mosaico.yaml").kpis == {"percent": 62.5}
     assert "mosaico.yaml: benchmark nightly sets metrics ACCURACY, ROUGE" in result.stderr
 
 
