@@ -16,10 +16,10 @@ from mosaico.metrics.score_directions import direction_of_score
 from mosaico.metrics.types import Direction
 from mosaico.project_file.folder_search import FolderSearch
 from mosaico.project_file.project_draft import ProjectDraft, literal
+from mosaico.traces.execution.command import INPUT, parse_command
 from mosaico.traces.types import Trace
 
 COMMANDS_FILE: Final = "agent-commands.json"
-INPUT: Final = "{input}"
 _API_KEY: Final = re.compile(r"[A-Z0-9_]+_API_KEY")
 _PASS, _SIMILARITY = EXPECTED
 # Without an API key in the environment, the first one is taken.
@@ -74,7 +74,7 @@ class Surroundings:
 
 
 def discover(around: Surroundings) -> list[Discovery]:
-    """Everything that was found, the preferred first."""
+    """Everything that was found, the preferred first. Raises: `UnusableInput` for a command that cannot be run."""
     finders = (_find_command, _find_bash, _find_mcp, _find_files, _find_langfuse, _find_otel)
     return [found for find in finders if (found := find(around)) is not None]
 
@@ -83,10 +83,10 @@ def _find_command(around: Surroundings) -> Discovery | None:
     command = around.agent_command
     if command is None:
         return None
+    name = _name_of_command(parse_command(command, around.environment).words)
 
     def draft(_: Ask) -> ProjectDraft:
         items = around.search.find_items()
-        name = _name_of_command(command)
         guesses = []
         if items is None:
             guesses.append(
@@ -316,12 +316,9 @@ def unknown_directions(measures: Sequence[Measure]) -> Iterator[str]:
             yield f"higher values of the score {measure.name} are better"
 
 
-def _name_of_command(command: str) -> str:
+def _name_of_command(words: Sequence[str]) -> str:
     """`python support_bot.py {input}` is `support_bot`."""
-    words = [
-        word for word in shlex.split(command) if INPUT not in word and not word.startswith("-")
-    ]
-    scripts = [word for word in words if Path(word).suffix] or words[:1]
-    return (
-        re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(scripts[0]).stem).strip("-.") if scripts else "agent"
-    )
+    names = [word for word in words if INPUT not in word and not word.startswith("-")]
+    # The program, or the first file that it is given.
+    scripts = [word for word in names[1:] if Path(word).suffix] or names[:1]
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(scripts[0]).stem).strip("-.") or "agent"

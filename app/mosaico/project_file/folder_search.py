@@ -96,7 +96,10 @@ class FolderSearch:
         from mosaico.harness.mcp.secrets import Secrets
 
         for path in self.files(MCP_SUFFIXES):
-            loaded = load_file(path, Secrets(), {}, undefined=LintSeverity.WARNING)
+            try:
+                loaded = load_file(path, Secrets(), {}, undefined=LintSeverity.WARNING)
+            except AppError:
+                continue
             if loaded.bench is not None and not loaded.errors:
                 return path, sum(len(s.tasks) for s in loaded.bench.scenarios)
         return None
@@ -112,7 +115,10 @@ def count_bash_tasks(path: Path) -> int:
     # As above.
     from mosaico.harness.bash.dataset import read_dataset
 
-    dataset = read_dataset(path)
+    try:
+        dataset = read_dataset(path)
+    except AppError:
+        return 0
     return 0 if dataset.errors else len(dataset.tasks)
 
 

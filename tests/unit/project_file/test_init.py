@@ -2,6 +2,8 @@
 
 import json
 import os
+import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,7 +106,7 @@ def test_init__score_without_a_known_direction_is_a_guess(folder: Path) -> None:
 
 def test_init__agent_command_over_the_questions_of_the_folder(folder: Path) -> None:
     (folder / "questions.csv").write_text("id,question,answer\nsum,What is 1+1?,2\n")
-    command = "python bot.py {input}"
+    command = f"{shlex.quote(sys.executable)} bot.py {{input}}"
     result = init("--agent-command", command, OPENAI_API_KEY="sk-secret")
     assert result.exit_code == 0, result.output
     benchmark = content(folder)
@@ -140,6 +142,14 @@ def test_init__benchmarks_of_the_harnesses(
     written = yaml.safe_load((folder / "mosaico.yaml").read_text())
     assert written["benchmarks"]["nightly"]["harness"] == harness
     assert "MOSAICO_HARNESS_DIR=$PWD mosaico serve" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["./missing {input}", "cat | sort", "'open", ""])
+def test_init__command_that_cannot_be_run_is_refused(folder: Path, command: str) -> None:
+    result = init("--agent-command", command)
+    assert result.exit_code == 2
+    assert "hint:" in result.stderr
+    assert not (folder / "mosaico.yaml").exists()
 
 
 def test_init__opentelemetry_service_of_the_resource(folder: Path) -> None:
@@ -215,10 +225,11 @@ def test_init__never_overwrites(folder: Path) -> None:
     assert (folder / "mosaico.yaml").read_text() == "mine"
     (folder / "mosaico.yaml").unlink()
     (folder / "agent-commands.json").write_text("mine")
-    assert init("--agent-command", "./bot {input}").exit_code == 2
+    bot = f"{shlex.quote(sys.executable)} bot.py {{input}}"
+    assert init("--agent-command", bot).exit_code == 2
     assert not (folder / "mosaico.yaml").exists()
     assert (folder / "agent-commands.json").read_text() == "mine"
-    assert init("--force", "--agent-command", "./bot {input}").exit_code == 0
+    assert init("--force", "--agent-command", bot).exit_code == 0
 
 
 def test_init__several_things_are_said_and_from_chooses(folder: Path) -> None:
