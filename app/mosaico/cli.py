@@ -84,6 +84,16 @@ COMMANDS = {
         "Start, stop, inspect and upgrade the database.",
         Heading.SERVICE,
     ),
+    "apply": Entry(
+        "mosaico.project_file.cli:apply_cli",
+        "Create and change agents, benchmarks, alert rules and schedules as a file describes them.",
+        Heading.BENCHMARKS,
+    ),
+    "export": Entry(
+        "mosaico.project_file.cli:export_cli",
+        "Write agents, benchmarks, alert rules and schedules of the service as such a file.",
+        Heading.BENCHMARKS,
+    ),
     "agents": Entry("mosaico.agents.cli:cli", "Manage agents.", Heading.BENCHMARKS),
     "benchmarks": Entry(
         "mosaico.benchmarks.cli:cli", "Manage benchmarks and their KPIs.", Heading.BENCHMARKS

@@ -21,6 +21,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "db url": ("mosaico db url",),
     "db psql": ("mosaico db psql -c 'SELECT version()'",),
     "db upgrade": ("mosaico db upgrade",),
+    "apply": (
+        "mosaico apply mosaico.yaml --dry-run",
+        "mosaico apply mosaico.yaml",
+        "mosaico apply mosaico.yaml --prune",
+    ),
+    "export": (
+        "mosaico export --out mosaico.yaml",
+        "mosaico export --benchmark nightly --name support",
+    ),
     "agents list": ("mosaico agents list --json",),
     "agents show": ("mosaico agents show support-bot",),
     "agents create": ("mosaico agents create --id support-bot --name 'Support bot'",),
