@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from mosaico.core.console.terminal import WrongUsage, print_status
+from mosaico.core.errors import AppError
 
 if TYPE_CHECKING:
     from mosaico.project_file.file_benchmark import FileBenchmark
@@ -52,7 +53,14 @@ def choose_benchmark(metrics: str | None, options: BenchmarkOptions) -> "FileBen
     path = _find_file(options)
     if path is None:
         return FileBenchmark(metrics=metrics)
-    chosen = read_file_benchmark(path, options.benchmark, os.environ)
+    try:
+        chosen = read_file_benchmark(path, options.benchmark, os.environ)
+    except AppError as error:
+        if options.config is None:
+            # Nobody named the file.
+            remedies = (error.extra.get("hint"), f"--no-config leaves {FILE_NAME} out")
+            error.extra["hint"] = "; ".join(filter(None, remedies))
+        raise
     if metrics is not None:
         chosen = chosen.with_metrics(metrics, "--metrics")
     if chosen.line:

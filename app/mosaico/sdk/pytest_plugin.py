@@ -91,7 +91,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     try:
         verdict = _evaluate(pyfuncitem, _options(marker))
     except MosaicoError as error:
-        pytest.fail(str(error), pytrace=False)
+        places = (f"  {item.pointer}: {item.detail}" for item in error.errors)
+        pytest.fail("\n".join([str(error), *places]), pytrace=False)
     pyfuncitem.config.stash.setdefault(VERDICTS, []).append(f"{pyfuncitem.nodeid}: {verdict}")
     return True
 

@@ -115,6 +115,27 @@ def test_compare__of_several_benchmarks_one_is_named(folder: Path) -> None:
     assert compare_files("--benchmark", "weekly").exit_code == 2
 
 
+def test_compare__wrong_file_of_the_current_folder_names_its_errors_and_the_way_around(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "mosaico.yaml").write_text("name: bot\nbenchmarks: {nightly: {metrix: [ROUGE]}}\n")
+    wrong = compare_files()
+    assert wrong.exit_code == 65
+    assert "mosaico.yaml:2:24" in wrong.stderr
+    assert "--no-config" in wrong.stderr
+    assert compare_files("--no-config").stdout.startswith("REGRESSED: ACCURACY ")
+    # A file without a benchmark, such as one of endpoints only, judges nothing: that is said, too.
+    (folder / "mosaico.yaml").write_text("name: bot\nagents: {bot: }\n")
+    assert "--no-config" in compare_files().stderr
+    (folder / "test_bot.py").write_text(TESTS)
+    (folder / "wrong.txt").write_text("3")
+    assert run_inner_pytest("--mosaico-update-baseline") == 0
+    (folder / "mosaico.yaml").write_text("name: bot\nbenchmarks: {nightly: {metrix: [ROUGE]}}\n")
+    capsys.readouterr()
+    assert run_inner_pytest("-k", "test_answers") == 1
+    assert "mosaico.yaml:2:24" in capsys.readouterr().out
+
+
 def test_score__metrics_and_kpis_are_those_of_the_file(folder: Path) -> None:
     write_file(folder, {"percent": {"formula": "100 * ACCURACY"}})
     result = CliRunner().invoke(cli, ["score", "after.jsonl", "--json"])
