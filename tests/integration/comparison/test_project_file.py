@@ -92,6 +92,21 @@ def test_gate__coverage_of_the_benchmark_counts(folder: Path) -> None:
     assert "minCoverage 0.8; maxErrorShare 0.2" in result.stderr
 
 
+def test_compare__clusters_of_the_benchmark_widen_the_interval(folder: Path) -> None:
+    # Twelve answers fall, all of them in three of eight groups: that are three observations, not twelve.
+    for name, failed in (("before.jsonl", BEFORE), ("after.jsonl", AFTER)):
+        grouped = [t | {"tags": [f"group:{n // 5}"]} for n, t in enumerate(traces(failed))]
+        (folder / name).write_bytes(ndjson(grouped))
+    kpis: dict[str, object] = {"quality": {"formula": "ACCURACY"}}
+    widths = []
+    for fields in ({}, {"clusterField": "group"}):
+        write_file(folder, kpis, **fields)
+        verdict = json.loads(compare_files("--json").stdout)["kpis"][0]["verdict"]
+        assert verdict["effect"] == pytest.approx(-0.3)
+        widths.append(verdict["high"] - verdict["low"])
+    assert widths[1] > 1.2 * widths[0]
+
+
 def test_compare__option_wins_over_the_file_and_says_so(folder: Path) -> None:
     write_file(folder, {"quality": {"formula": "ROUGE"}})
     judged = compare_files()
