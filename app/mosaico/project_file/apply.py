@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from mosaico.core.console.api_calls import ApiRequest, fetch_json
 from mosaico.core.console.api_client import ApiClient
 from mosaico.core.errors import Conflict, Invalid, NotFound
 from mosaico.core.ids import new_id
@@ -165,12 +164,8 @@ class Applier:
         assert stored is not None
         # A KPI gets revisions of its own when the metrics of its benchmark change.
         has_revision = stored.revision is not None and step.key.kind is not ObjectKind.KPI
-        headers = {"If-Match": f'"{stored.revision}-plan"'} if has_revision else {}
-        request = ApiRequest(
-            "PATCH", f"{self._collection(step.key)}{path_of(stored.id)}",
-            options={"json": body, "headers": headers},
-        )  # fmt: skip
-        return self.api.perform(fetch_json(request))
+        etag = f'"{stored.revision}-plan"' if has_revision else None
+        return self.api.patch(f"{self._collection(step.key)}{path_of(stored.id)}", body, etag)
 
     def _prune(self, step: Step) -> None:
         kind, stored, record = step.key.kind, step.stored, step.record

@@ -94,13 +94,11 @@ def apply(
     if not is_table:
         print_json(report.document(len(applier.done), dry_run=dry_run))
     if plan.conflicts:
-        raise ObjectsInConflict(
-            f"{len(plan.conflicts)} objects are in conflict; nothing was changed"
-        )
+        raise ObjectsInConflict
     if dry_run and plan.visible_steps:
         raise typer.Exit(EXIT_UNSUCCESSFUL)
     if is_table and applier.done:
-        print_status(f"{len(applier.done)} objects are applied")
+        print_status("applied")
 
 
 @export_cli.command("export")

@@ -54,6 +54,15 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - of the library
         return True
 
+    def represent_text(self, text: str) -> yaml.Node:
+        """Quotes what the reader would take for a number, such as 1e5: it reads YAML 1.2, and the library writes 1.1."""
+        style = "'" if text[:1] in _BEFORE_NUMBERS else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_BEFORE_NUMBERS: Final = tuple("+-.0123456789")
+_Dumper.add_representer(str, _Dumper.represent_text)
+
 
 def _choose_objects(state: ServiceState, benchmark_ids: Sequence[str]) -> list[StoredObject]:
     """The objects in use; archived ones are history."""
@@ -172,11 +181,15 @@ class _Writer:
         if item.kind in (ObjectKind.BENCHMARK, ObjectKind.KPI) or shown.get("name") == key.name:
             shown.pop("name", None)
         order = [*editable_fields(item.kind), "endpoints"]
-        return {
+        fields = {
             name: shown[name]
             for name in order
             if name in shown and not _is_default(item.kind, name, shown[name])
         }
+        if "metrics" in fields:
+            metrics = fields["metrics"]
+            fields["metrics"] = [one if one["options"] else one["key"] for one in metrics]
+        return fields
 
     def _recipient(self, key: ObjectKey, recipient: str) -> str:
         return self._variable(key, "recipient") if is_redacted(recipient) else recipient

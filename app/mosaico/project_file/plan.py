@@ -106,6 +106,7 @@ class _Planner:
             record = None
         object_id = self.names.ids.get(key) if record is None else record.object_id
         stored = self._stored.get((key.kind, object_id)) if object_id else None
+        record = record or self._record_of_former_name(stored)
         if record is not None and record.shown is not None:
             if stored is not None:
                 yield from self._change(key, wanted, record, stored)
@@ -127,13 +128,28 @@ class _Planner:
             return
         yield Step(
             action=Action.CREATE, key=key, object_id=record.object_id if record else chosen_id(key),
-            record=record, wanted=wanted, changes=tuple(_new_fields(wanted)),
+            record=record, wanted=wanted, changes=tuple(_new_fields(key, wanted)),
         )  # fmt: skip
 
     def unnamed(self) -> Iterator[ObjectRecord]:
         """The records of objects that the file no longer names."""
         paths = {key.path for key in self.wanted}
-        return (record for path, record in self.own_records.items() if path not in paths)
+        named = {(key.kind, self.names.ids.get(key)) for key in self.wanted}
+        for path, record in self.own_records.items():
+            if path not in paths and (record.kind, record.object_id) not in named:
+                yield record
+
+    def _record_of_former_name(self, stored: StoredObject | None) -> ObjectRecord | None:
+        """The record of an object that this file made under a name that it no longer has."""
+        paths = {key.path for key in self.wanted}
+        for path, record in self.own_records.items():
+            is_same = stored is not None and (record.kind, record.object_id) == (
+                stored.kind,
+                stored.id,
+            )
+            if is_same and path not in paths:
+                return record
+        return None
 
     def end(self, record: ObjectRecord) -> Step | Leftover | None:
         """What becomes of an object that the file no longer names."""
@@ -200,7 +216,12 @@ class _Planner:
         }  # fmt: skip
         if changes:
             yield Step(action=Action.CHANGE, changes=changes, **common)
-        elif record is None or record.wanted != sealed or record.shown is None:
+        elif (
+            record is None
+            or record.wanted != sealed
+            or record.shown is None
+            or record.path != key.path
+        ):
             yield Step(action=Action.RECORD, **common)
 
     def _take_over(
@@ -308,8 +329,9 @@ def _is_unset(default: Any, shown: Any) -> bool:
     return is_same_json(default, shown) or (default is None and shown is False)
 
 
-def _new_fields(wanted: Fields) -> Iterable[FieldChange]:
-    active = {name: value for field_ in ACTIVE.values() for name, value in field_.items()}
+def _new_fields(key: ObjectKey, wanted: Fields) -> Iterable[FieldChange]:
+    """The fields of a new object, without those that the file does not write."""
+    implied = {**ACTIVE.get(key.kind, {}), "name": key.name}
     for name, value in wanted.items():
-        if name not in active or value != active[name]:
+        if name not in implied or value != implied[name]:
             yield FieldChange(name=name, old=None, new=value, is_hidden=is_hidden(name, value))

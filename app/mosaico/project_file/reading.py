@@ -1,7 +1,7 @@
 """Reads a project file: YAML with variables of the environment; each error has a line and a column."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -153,6 +153,7 @@ class _SourceText:
             self._add_flaws(error, value)
             self._raise_errors()
         objects = tuple(_objects(model, value))
+        self._check_recipients(objects)
         self._check_references(expanded, value)
         self._raise_errors()
         return ProjectFile(name=getattr(model, "name"), objects=objects)  # noqa: B009 - a created model
@@ -209,6 +210,18 @@ class _SourceText:
                     written = written[step]
                 hint = suggest_names(name, names) or f" Add it under `{section}`."
                 self._add(path, f"{written!r} is not one of the {section} of this file.{hint}")
+
+    def _check_recipients(self, objects: Iterable[FileObject]) -> None:
+        """Add an error for a second endpoint with the same recipient: it would be the same endpoint."""
+        first: dict[tuple[str, str], str] = {}
+        for item in objects:
+            if item.key.kind is ObjectKind.ENDPOINT:
+                name = first.setdefault(
+                    (item.fields["channel"], item.fields["recipient"]), item.key.name
+                )
+                if name != item.key.name:
+                    detail = f"has the same recipient as {name!r}; remove one of them"
+                    self._add(("endpoints", item.key.name), detail)
 
     def _add(self, path: YamlPath, detail: str, *, key: bool = False) -> None:
         self.errors.append((self.document.position_of(path, key=key), detail))

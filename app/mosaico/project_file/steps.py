@@ -40,10 +40,6 @@ class ServiceState:
     objects: Sequence[StoredObject]
     records: Sequence[ObjectRecord]
 
-    def find(self, kind: ObjectKind, object_id: str) -> StoredObject | None:
-        """The object of an ID."""
-        return next((o for o in self.objects if (o.kind, o.id) == (kind, object_id)), None)
-
 
 @dataclass(slots=True)
 class ObjectNames:

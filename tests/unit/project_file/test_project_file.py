@@ -125,6 +125,13 @@ def test_literal_secret__is_refused_in_a_part_too_and_never_shown() -> None:
     assert "sk-literal" not in str(errors)
 
 
+def test_endpoints__with_one_recipient_are_an_error() -> None:
+    text = FILE.replace(
+        "agents:\n", "  other: {channel: SLACK, recipient: '${SLACK_URL}'}\nagents:\n", 1
+    )
+    assert "team-slack" in errors_of(text)["4"]
+
+
 def test_error__does_not_show_the_value_of_a_variable() -> None:
     text = FILE.replace("[support-bot]", '["${AGENT}"]')
     errors = errors_of(text, {**ENVIRONMENT, "AGENT": "sk-value"})
