@@ -76,7 +76,7 @@ class Surroundings:
 def discover(around: Surroundings) -> list[Discovery]:
     """Everything that was found, the preferred first. Raises: `UnusableInput` for a command that cannot be run."""
     finders = (_find_command, _find_bash, _find_mcp, _find_files, _find_langfuse, _find_otel)
-    return [found for find in finders if (found := find(around)) is not None]
+    return [discovery for find in finders if (discovery := find(around)) is not None]
 
 
 def _find_command(around: Surroundings) -> Discovery | None:

@@ -76,10 +76,7 @@ def init_project(
 
     Exit codes: 0 written, 2 nothing was found, or the file exists.
     """
-    from mosaico.project_file.discoveries import Surroundings, discover, unknown_directions
-    from mosaico.project_file.project_draft import literal, write_project
-    from mosaico.project_file.reading import parse_project_file
-    from mosaico.project_file.shipped_schema import schema_line
+    from mosaico.project_file.discoveries import Surroundings, discover
 
     _require_new(FILE_NAME, force=force)
     around = Surroundings(
@@ -87,21 +84,30 @@ def init_project(
         name=name or _folder_name(),
     )  # fmt: skip
     asker = _Asker()
-    discovery = _choose(discover(around), chosen_kind, asker)
-    draft = discovery.draft(asker)
+    draft = _choose(discover(around), chosen_kind, asker).draft(asker)
     for file in draft.extra_files:
         _require_new(file, force=force)
+    _write(draft, around.name, asker.guesses)
+    _print_next(draft)
+
+
+def _write(draft: "ProjectDraft", name: str, guesses: list[str]) -> None:
+    """Write the files of a draft, and say what was guessed."""
+    from mosaico.project_file.discoveries import unknown_directions
+    from mosaico.project_file.project_draft import literal, write_project
+    from mosaico.project_file.reading import parse_project_file
+    from mosaico.project_file.shipped_schema import schema_line
+
     zone, zone_guess = _local_zone(os.environ)
-    text = write_project(draft, literal(around.name), zone, _endpoints(os.environ))
+    text = write_project(draft, literal(name), zone, _endpoints(os.environ))
     text = f"{schema_line(os.environ.get('MOSAICO_URL'))}\n{text}"
     # What is written passes the reader of `mosaico apply`.
     parse_project_file(text.encode(), os.environ, FILE_NAME)
     for file, content in {FILE_NAME: text, **draft.extra_files}.items():
         write_text(Path(file), content)
         print_result(file)
-    for guess in (*asker.guesses, *draft.guesses, *unknown_directions(draft.measures), *zone_guess):
+    for guess in (*guesses, *draft.guesses, *unknown_directions(draft.measures), *zone_guess):
         print_status(f"guessed: {escape_line(guess)}")
-    _print_next(draft)
 
 
 def _require_new(name: str, *, force: bool) -> None:
@@ -109,15 +115,15 @@ def _require_new(name: str, *, force: bool) -> None:
         raise FileExists(f"{name} exists", hint="edit it, or overwrite it with --force")
 
 
-def _choose(found: "list[Discovery]", kind: str | None, asker: "_Asker") -> "Discovery":
+def _choose(discoveries: "list[Discovery]", kind: str | None, asker: "_Asker") -> "Discovery":
     """The thing to use; says what else was found. Raises: `NothingFound`, `WrongUsage`."""
     from mosaico.project_file.discoveries import Question, SetupKind
 
     if kind is not None and kind not in {*SetupKind}:
         raise WrongUsage(f"--from {kind} is unknown", hint=f"one of {', '.join(SetupKind)}")
-    for discovery in found:
+    for discovery in discoveries:
         print_status(f"found: {escape_line(discovery.text)}")
-    usable = [discovery for discovery in found if kind in (None, discovery.kind)]
+    usable = [discovery for discovery in discoveries if kind in (None, discovery.kind)]
     if not usable:
         what = f"nothing for --from {kind}" if kind else "nothing that a benchmark can be made of"
         raise NothingFound(
@@ -142,8 +148,8 @@ class _Asker:
 
     def __call__(self, question: "Question") -> str:
         if not self._may_ask:
-            others = [choice for choice in question.choices if choice != question.default]
-            rest = f", not {', '.join(others[:5])}" if others else ""
+            rejected = [choice for choice in question.choices if choice != question.default]
+            rest = f", not {', '.join(rejected[:5])}" if rejected else ""
             self.guesses.append(f"{question.text} {question.default}{rest}")
             return question.default
         self._may_ask = False

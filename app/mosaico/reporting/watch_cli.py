@@ -71,8 +71,9 @@ def _watched(options: dict[str, Any]) -> list[Path]:
     """The files that decide what a comparison shows; those that may still be written, too."""
     chosen: BenchmarkOptions = options["benchmark_options"]
     config = None if chosen.no_config else chosen.config or FILE_NAME
-    others = [*(options["history"] or ()), options["aa"], config]
-    return [options["base"], options["candidate"], *(Path(p) for p in others if p is not None)]
+    optional_paths = [*(options["history"] or ()), options["aa"], config]
+    given = (Path(path) for path in optional_paths if path is not None)
+    return [options["base"], options["candidate"], *given]
 
 
 def _stamp(path: Path) -> Stamp:
