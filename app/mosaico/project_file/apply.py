@@ -203,8 +203,12 @@ class Applier:
         self.api.post(RECORDS, body)
 
     def _record_body(self, key: ObjectKey, object_id: str, wanted: Any, shown: Any) -> JSON:
+        path = key.path
+        if key.kind is ObjectKind.ENDPOINT:
+            path = f"endpoints/{object_id}"
+            shown = None if shown is None else {**shown, "name": key.name}
         return {
-            "file": self.content.name, "path": key.path, "kind": key.kind,
+            "file": self.content.name, "path": path, "kind": key.kind,
             "objectId": object_id, "wanted": wanted, "shown": shown,
         }  # fmt: skip
 

@@ -69,12 +69,12 @@ class _Planner:
     state: ServiceState
     options: PlanOptions
     wanted: dict[ObjectKey, Fields] = field(init=False)
-    own_records: dict[str, ObjectRecord] = field(init=False)
+    own_records: list[ObjectRecord] = field(init=False)
     names: ObjectNames = field(init=False)
 
     def __post_init__(self) -> None:
         self.wanted = {item.key: wanted_fields(self.content, item) for item in self.content.objects}
-        self.own_records = {r.path: r for r in self.state.records if r.file == self.content.name}
+        self.own_records = [r for r in self.state.records if r.file == self.content.name]
         self._stored = {(o.kind, o.id): o for o in self.state.objects}
         self._owners = {(r.kind, r.object_id): r.file for r in self.state.records}
         self.names = ObjectNames()
@@ -84,7 +84,7 @@ class _Planner:
                 self.names.keys[stored.kind, stored.id] = ObjectKey(
                     stored.kind, stored.fields["name"]
                 )
-        for record in self.own_records.values():
+        for record in self.own_records:
             self.names.keys[record.kind, record.object_id] = key_of(record)
         for key in sorted(self.wanted, key=_order):
             if (object_id := self._find_id(key)) is not None:
@@ -92,18 +92,7 @@ class _Planner:
 
     def compare(self, key: ObjectKey) -> Iterator[Step | PlanConflict]:
         """The steps and conflicts of an object that the file names."""
-        wanted, record = self.wanted[key], self.own_records.get(key.path)
-        if (
-            record is not None
-            and key.kind is ObjectKind.ENDPOINT
-            and self._is_other_recipient(record, wanted)
-        ):
-            # The former endpoint must not get the daily summary; its place has another one.
-            stored = self._stored.get((key.kind, record.object_id))
-            if stored is not None and stored.fields["dailySummary"]:
-                yield self._stop(record)
-            yield Step(action=Action.FORGET, key=key, record=record)
-            record = None
+        wanted, record = self.wanted[key], self._own_record(key)
         object_id = self.names.ids.get(key) if record is None else record.object_id
         stored = self._stored.get((key.kind, object_id)) if object_id else None
         record = record or self._record_of_former_name(stored)
@@ -133,21 +122,37 @@ class _Planner:
 
     def unnamed(self) -> Iterator[ObjectRecord]:
         """The records of objects that the file no longer names."""
-        paths = {key.path for key in self.wanted}
         named = {(key.kind, self.names.ids.get(key)) for key in self.wanted}
-        for path, record in self.own_records.items():
-            if path not in paths and (record.kind, record.object_id) not in named:
+        for record in self.own_records:
+            if not self._is_at_named_place(record) and (record.kind, record.object_id) not in named:
                 yield record
+
+    def _is_at_named_place(self, record: ObjectRecord) -> bool:
+        # An endpoint is its recipient, whatever its name.
+        return record.kind is not ObjectKind.ENDPOINT and key_of(record) in self.wanted
+
+    def _own_record(self, key: ObjectKey) -> ObjectRecord | None:
+        """What the service knows about an object that this file made."""
+        if key.kind is not ObjectKind.ENDPOINT:
+            return next((r for r in self.own_records if r.path == key.path), None)
+        target = {name: self.wanted[key][name] for name in ("channel", "recipient")}
+        for record in self.own_records:
+            stored = self._stored.get((record.kind, record.object_id))
+            # A digest takes time, and what is shown tells most recipients apart.
+            if stored is not None and not _is_shown_as(target, stored):
+                continue
+            if record.kind is key.kind and seal(target, record.id).items() <= record.wanted.items():
+                return record
+        return None
 
     def _record_of_former_name(self, stored: StoredObject | None) -> ObjectRecord | None:
         """The record of an object that this file made under a name that it no longer has."""
-        paths = {key.path for key in self.wanted}
-        for path, record in self.own_records.items():
+        for record in self.own_records:
             is_same = stored is not None and (record.kind, record.object_id) == (
                 stored.kind,
                 stored.id,
             )
-            if is_same and path not in paths:
+            if is_same and not self._is_at_named_place(record):
                 return record
         return None
 
@@ -161,7 +166,7 @@ class _Planner:
             return None
         if record.kind is ObjectKind.KPI:
             return self._end_kpi(key, record, stored)
-        return self._stop(record) if self.options.prune else Leftover(path=record.path)
+        return self._stop(record) if self.options.prune else Leftover(path=key.path)
 
     def _end_kpi(
         self, key: ObjectKey, record: ObjectRecord, stored: StoredObject
@@ -176,8 +181,8 @@ class _Planner:
             and not self._will_watch_other(rule)
         ]
         if watchers:
-            return Leftover(path=record.path, reason=f"the alert rule {watchers[0]} watches it")
-        return self._stop(record) if self.options.prune else Leftover(path=record.path)
+            return Leftover(path=key.path, reason=f"the alert rule {watchers[0]} watches it")
+        return self._stop(record) if self.options.prune else Leftover(path=key.path)
 
     def _will_watch_other(self, rule: StoredObject) -> bool:
         """Whether the file names another KPI for a rule of its own."""
@@ -220,7 +225,7 @@ class _Planner:
             record is None
             or record.wanted != sealed
             or record.shown is None
-            or record.path != key.path
+            or key_of(record) != key
         ):
             yield Step(action=Action.RECORD, **common)
 
@@ -253,10 +258,8 @@ class _Planner:
 
     def _find_id(self, key: ObjectKey) -> str | None:
         """The ID of the object that the file means; None for a new one with a generated ID."""
-        record = self.own_records.get(key.path)
-        if record is not None and not (
-            key.kind is ObjectKind.ENDPOINT and self._is_other_recipient(record, self.wanted[key])
-        ):
+        record = self._own_record(key)
+        if record is not None:
             return record.object_id
         same_name = [o.id for o in self.state.objects if self._is_same_object(key, o)]
         return min(same_name) if same_name else chosen_id(key)
@@ -266,21 +269,24 @@ class _Planner:
             return False
         wanted = self.wanted[key]
         if key.kind is ObjectKind.ENDPOINT:
-            recipient = str(wanted["recipient"])
-            shown = redact_url(recipient) if is_hidden("recipient", recipient) else recipient
-            return (stored.fields["channel"], stored.fields["recipient"]) == (
-                wanted["channel"],
-                shown,
+            # The recipients of the other endpoints of this file are known, and are others.
+            is_own = any(
+                (r.kind, r.object_id) == (stored.kind, stored.id) for r in self.own_records
             )
+            return not is_own and _is_shown_as(wanted, stored)
         if key.benchmark is not None:
             benchmark_id = self.names.ids.get(ObjectKey(ObjectKind.BENCHMARK, key.benchmark))
             return stored.benchmark_id == benchmark_id and stored.fields["name"] == wanted["name"]
         return stored.fields["name"] == wanted["name"] or stored.id == chosen_id(key)
 
-    def _is_other_recipient(self, record: ObjectRecord, wanted: Fields) -> bool:
-        target = {name: wanted[name] for name in ("channel", "recipient")}
-        sealed = seal(target, record.id)
-        return any(record.wanted.get(name) not in (None, value) for name, value in sealed.items())
+
+def _is_shown_as(target: Fields, stored: StoredObject) -> bool:
+    """Whether an endpoint may have a recipient, as far as the service shows it."""
+    recipient = str(target["recipient"])
+    shown = redact_url(recipient) if is_hidden("recipient", recipient) else recipient
+    return stored.kind is ObjectKind.ENDPOINT and (
+        (stored.fields["channel"], stored.fields["recipient"]) == (target["channel"], shown)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,6 +167,9 @@ class PlanOptions:
 def key_of(record: ObjectRecord) -> ObjectKey:
     """The place of the object of a record. Names may contain slashes; the sections around them are known."""
     kind, path = record.kind, record.path
+    if kind is ObjectKind.ENDPOINT:
+        # Its place has its ID: two names of a file may swap their recipients.
+        return ObjectKey(kind, str((record.shown or {}).get("name", record.object_id)))
     if kind in SECTIONS.values():
         return ObjectKey(kind, path.partition("/")[2])
     section = next(name for name, part in BENCHMARK_SECTIONS.items() if part is kind)

@@ -177,14 +177,23 @@ def test_secret__that_changes_in_the_environment_is_sent_and_never_shown(service
     assert not any(secret in stored for secret in new.values())
 
 
-def test_recipient__that_changes_is_another_endpoint_and_the_former_gets_no_summary(
+def test_recipient__that_changes_is_another_endpoint_and_the_former_is_left_over(
     service: Service,
 ) -> None:
+    """Both are shown as the same text, because they end with the same four characters."""
     apply(service, FILE)
-    new = {**SECRETS, "SLACK_URL": "https://hooks.slack.com/services/T0/B0/second-secret!!"}
-    apply(service, FILE, environment={**new, "SLACK_URL": SECRETS["SLACK_URL"][:-6] + "other1"})
+    new = {**SECRETS, "SLACK_URL": "https://hooks.slack.com/services/T0/B0/second-secret"}
+    document = apply(service, FILE, environment=new)
+    assert done(document) == {
+        "endpoints/team-slack": "create",
+        "benchmarks/nightly/rules/quality-drop": "change",
+    }
+    assert [leftover["path"] for leftover in document["leftovers"]] == ["endpoints/team-slack"]
+    apply(service, FILE, "--prune", environment=new)
     slack = [e for e in service.list_items("/endpoints") if e["channel"] == "SLACK"]
     assert sorted(endpoint["dailySummary"] for endpoint in slack) == [False, True]
+    again = apply(service, FILE, "--prune", environment=new)
+    assert (again["steps"], again["leftovers"]) == ([], [])
 
 
 def test_edit_on_a_page__is_a_conflict_with_its_author_and_not_overwritten(
