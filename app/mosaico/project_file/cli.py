@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mosaico.core.console.service import open_api
+from mosaico.core.console.table import print_link
 from mosaico.core.console.terminal import (
     EXIT_UNSUCCESSFUL,
     CommandGroup,
@@ -86,6 +87,7 @@ def apply(
             for line in report.lines():
                 print_result(line)
             print_status(report.summary())
+        fleet = f"{api.pages_url}/fleet"
         applier = Applier(api=api, content=content, names=plan.names)
         if not dry_run and not plan.conflicts:
             with _told_how_far(applier, plan, is_table=is_table):
@@ -99,6 +101,7 @@ def apply(
         raise typer.Exit(EXIT_UNSUCCESSFUL)
     if is_table and applier.done:
         print_status("applied")
+        print_link(fleet)
 
 
 @export_cli.command("export")

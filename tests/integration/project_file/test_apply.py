@@ -392,3 +392,14 @@ def test_apply__with_a_key_that_may_not_is_refused_before_anything(service: Serv
     result = run(service, "apply", environment={**SECRETS, "MOSAICO_API_KEY": key})
     assert result.exit_code == 77
     assert service.list_items("/agents") == []
+
+
+def test_page__example_is_applied_to_an_empty_service(service: Service) -> None:
+    page = Path(__file__).parents[3] / "docs" / "project-file.md"
+    example = page.read_text(encoding="utf-8").split("```yaml\n")[1].split("```")[0]
+    environment = {
+        "SLACK_WEBHOOK_URL": SECRETS["SLACK_URL"],
+        "LANGFUSE_SECRET_KEY": SECRETS["LANGFUSE_KEY"],
+    }
+    assert len(apply(service, example, environment=environment)["steps"]) == 6
+    assert apply(service, example, environment=environment)["steps"] == []
