@@ -50,6 +50,8 @@ from mosaico.overview.search_page import router as search_page
 from mosaico.overview.setup_pages import router as setup_pages
 from mosaico.overview.system_pages import router as system_pages
 from mosaico.overview.version_router import router as agent_versions
+from mosaico.project_file.router import router as project_objects
+from mosaico.project_file.router import schema_router as project_file_schema
 from mosaico.reporting.pages import router as trend_page
 from mosaico.reporting.router import history_router as kpi_files
 from mosaico.reporting.router import router as run_pictures
@@ -121,6 +123,7 @@ ROUTERS: tuple[Router, ...] = (
     deliveries,
     endpoints,
     metrics,
+    project_objects,
     keys,
     people,
     audit,
@@ -168,7 +171,7 @@ PAGE_CHECKS = (Depends(reject_repeated_parameters), Depends(require_confirmation
 # Paths that are neither pages nor below `/api/`: they need no key and read none.
 OPEN_PATHS = (
     "/static/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/swagger-ui.html",
-    "/problems/",
+    "/problems/", "/schemas/",
 )  # fmt: skip
 
 
@@ -186,6 +189,8 @@ def include_routers(routes: APIRouter) -> None:
         router.add_to(routes, prefix=PREFIX, responses=PROBLEMS, dependencies=checks)
     # Exporters append `/v1/traces` and `/v1/logs` to the address of the service.
     otlp_receiver.add_to(routes)
+    # Editors read it without a key.
+    project_file_schema.add_to(routes)
 
 
 def is_streamed(scope: Scope) -> bool:

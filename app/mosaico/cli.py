@@ -56,13 +56,23 @@ class Entry(NamedTuple):
 # A name of two words adds a command to the group of another domain: `runs report` belongs to
 # reporting, which is above runs in the import order.
 COMMANDS = {
+    "init": Entry(
+        "mosaico.project_file.init_cli:cli",
+        "Write a mosaico.yaml for what this folder and the environment hold.",
+        Heading.BENCHMARKS,
+    ),
     "compare": Entry(
         "mosaico.reporting.compare_cli:cli",
         "Compare two files of results: verdict, interval and flipped items. No server is needed.",
         Heading.FILES,
     ),
+    "watch": Entry(
+        "mosaico.reporting.watch_cli:cli",
+        "Compare two files of results again when one of them changes.",
+        Heading.FILES,
+    ),
     "score": Entry(
-        "mosaico.metrics.cli:cli",
+        "mosaico.reporting.score_cli:cli",
         "Compute metrics of a file of results. No server is needed.",
         Heading.FILES,
     ),
@@ -73,6 +83,16 @@ COMMANDS = {
         "mosaico.postgres.cli:cli",
         "Start, stop, inspect and upgrade the database.",
         Heading.SERVICE,
+    ),
+    "apply": Entry(
+        "mosaico.project_file.cli:apply_cli",
+        "Create and change agents, benchmarks, alert rules and schedules as a file describes them.",
+        Heading.BENCHMARKS,
+    ),
+    "export": Entry(
+        "mosaico.project_file.cli:export_cli",
+        "Write agents, benchmarks, alert rules and schedules of the service as such a file.",
+        Heading.BENCHMARKS,
     ),
     "agents": Entry("mosaico.agents.cli:cli", "Manage agents.", Heading.BENCHMARKS),
     "benchmarks": Entry(

@@ -63,7 +63,7 @@ LIMITED_TABLES: Final[Mapping[str, str]] = {
 INTERNAL_TABLES: Final = frozenset(
     {
         "api_keys", "audit_log", "browser_sessions", "circuit_breakers", "idempotency_keys", "llm_cache",
-        "login_links", "people", "purge_marks", "rate_windows", "worker_processes",
+        "login_links", "people", "project_objects", "purge_marks", "rate_windows", "worker_processes",
     }
 )  # fmt: skip
 

@@ -12,6 +12,7 @@ from mosaico.kpis import models as kpis
 from mosaico.notes import models as notes
 from mosaico.notifications import models as notifications
 from mosaico.overview import models as overview
+from mosaico.project_file import models as project_file
 from mosaico.run_store import models as runs
 from mosaico.schedules import models as schedules
 from mosaico.traces import models as traces
@@ -30,6 +31,7 @@ __all__ = [
     "notes",
     "notifications",
     "overview",
+    "project_file",
     "runs",
     "schedules",
     "traces",

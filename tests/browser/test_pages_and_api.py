@@ -100,6 +100,10 @@ OF_PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
         "getNote": "the list of notes has the whole of each",
         "getSilence": "the list of silences has the whole of each",
         "listLangfuseSecrets": "the page of the events has them, for admins",
+        **dict.fromkeys(
+            ("listObjectsOfFiles", "saveObjectOfFile", "forgetObjectOfFile", "getProjectFileSchema"),
+            "`mosaico apply` and editors read and write them",
+        ),
     }
 )  # fmt: skip
 COPIED_TABLES: Final = ("alert_rules", "incidents", "endpoints", "deliveries")

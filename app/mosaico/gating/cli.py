@@ -3,16 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from mosaico.comparison.about_option import AboutOption
-from mosaico.comparison.run_sd_option import RunSdOption
 from mosaico.core.console.files import write_text
-from mosaico.core.console.service import complete_ids, open_api
+from mosaico.core.console.service import open_api
 from mosaico.core.console.table import Table, format_cell, print_table
 from mosaico.core.console.terminal import (
     CommandGroup,
@@ -24,23 +21,25 @@ from mosaico.core.console.terminal import (
     warn_failed_plugin,
 )
 from mosaico.core.errors import Invalid, NotFound
-from mosaico.gating.history_options import AaOption, HistoryOption, earlier_runs
+from mosaico.gating.gate_options import (
+    BaselineRun,
+    CandidateRun,
+    GateFormat,
+    Inconclusive,
+    JudgedOptions,
+    MapOptions,
+    ResultOptions,
+)
+from mosaico.gating.history_options import earlier_runs
 from mosaico.metrics.file_options import (
-    METRICS_HELP,
-    Better,
-    Config,
-    FileMetrics,
     ModelLimits,
-    Ranges,
-    choose_metrics,
     open_models,
     parse_better,
     parse_ranges,
 )
+from mosaico.project_file.benchmark_options import BenchmarkOptions, choose_benchmark
 from mosaico.traces.files.options import (
-    BaseMap,
     InputOptions,
-    RunMap,
     map_source,
     open_reader,
     reading_lines,
@@ -52,124 +51,9 @@ if TYPE_CHECKING:
     from mosaico.gating.rules import GateResult, GateTerms
     from mosaico.metrics.formula_direction import KpiFormulaText
     from mosaico.metrics.offline_models import OfflineModels
-
-PATH = "/benchmark-runs"
+    from mosaico.project_file.file_benchmark import FileBenchmark
 
 cli = CommandGroup("gate", help="Pass or fail a run against its baseline, for CI.")
-
-
-class GateFormat(StrEnum):
-    """Format of the result on standard output."""
-
-    TABLE = "table"
-    JSON = "json"
-    MARKDOWN = "markdown"
-
-
-class Inconclusive(StrEnum):
-    """The effect of an inconclusive outcome on the exit code."""
-
-    PASS = "pass"  # noqa: S105 - no password
-    FAIL = "fail"
-
-
-CandidateRun = Annotated[
-    str,
-    typer.Option(
-        "--run",
-        metavar="RUN",
-        help="Candidate: run ID, or a file of results (docs/import.md lists the formats).",
-        autocompletion=complete_ids(PATH),
-    ),
-]
-BaselineRun = Annotated[
-    str | None,
-    typer.Option(
-        "--baseline",
-        metavar="RUN",
-        help="Baseline: run ID, or a file of results (default: the run's own baseline).",
-        autocompletion=complete_ids(PATH),
-    ),
-]
-
-
-class JudgedOptions(NamedTuple):
-    """The options of what is judged, and by which limits."""
-
-    max_drop: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--max-drop",
-            metavar="NAME=DROP",
-            help="Judge this KPI or metric, and allow it to be worse by at most DROP. Repeatable.",
-        ),
-    ] = None
-    non_inferiority_margin: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--non-inferiority-margin",
-            metavar="NAME=MARGIN",
-            help="Require a proof (95 % CI) that this KPI or metric is not worse by MARGIN. Repeatable.",
-        ),
-    ] = None
-    metrics: Annotated[
-        str | None,
-        typer.Option(
-            "--metrics",
-            metavar="NAMES",
-            help=(
-                f"For files: {METRICS_HELP}. The gate judges these metrics (default: the scores in "
-                "the files, otherwise the metric that fits the expected answers)."
-            ),
-        ),
-    ] = None
-    config: Config = None
-    better: Better = None
-    ranges: Ranges = None
-    about: AboutOption = None
-    history: HistoryOption = None
-    aa: AaOption = None
-    run_sd: RunSdOption = None
-    kpi: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--kpi",
-            metavar="NAME=FORMULA",
-            help=(
-                "KPI of trace files to judge, as a formula of metrics. Its direction follows from the"
-                " formula; another one is named at the end: 'words=OUTPUT_TOKENS higher'. Repeatable."
-            ),
-        ),
-    ] = None
-
-
-class MapOptions(NamedTuple):
-    """The columns of one of the two files."""
-
-    base_map: BaseMap = None
-    run_map: RunMap = None
-
-
-class ResultOptions(NamedTuple):
-    """The options of the result: where it is written, and what passes."""
-
-    junit: Annotated[
-        Path | None,
-        typer.Option("--junit", metavar="FILE", help="Also write the result as JUnit XML to FILE."),
-    ] = None
-    inconclusive: Annotated[
-        Inconclusive | None,
-        typer.Option(
-            "--inconclusive",
-            help="Whether an inconclusive outcome passes (exit code 0) or fails (4). Default: it"
-            " passes, unless --non-inferiority-margin requires a proof.",
-            show_default=False,
-        ),
-    ] = None
-    output: Annotated[
-        GateFormat,
-        typer.Option("--format", help="Output format; --json is short for --format json."),
-    ] = GateFormat.TABLE
 
 
 @cli.command("gate")
@@ -178,6 +62,7 @@ def gate(
     run: CandidateRun,
     baseline: BaselineRun = None,
     judged: JudgedOptions,
+    benchmark_options: BenchmarkOptions,
     input_options: InputOptions,
     maps: MapOptions,
     limits: ModelLimits,
@@ -203,10 +88,10 @@ def gate(
     load_metrics(warn_failed_plugin)
     usage: dict[str, Any] | None = None
     if is_file_name(run):
-        file_options = FileOptions(judged, input_options, maps, limits)
+        file_options = FileOptions(judged, benchmark_options, input_options, maps, limits)
         result, usage = _gate_files(_file_pair(run, baseline), terms, file_options)
     else:
-        _refuse_file_options(judged, input_options, maps, limits)
+        _refuse_file_options(judged, benchmark_options, input_options, maps, limits)
         result = _gate_stored(run, baseline, terms)
     _report(result, result_options, usage)
     raise typer.Exit(result.exit_code)
@@ -216,6 +101,7 @@ class FileOptions(NamedTuple):
     """The options of a gate of two files."""
 
     judged: JudgedOptions
+    benchmark: BenchmarkOptions
     input_options: InputOptions
     maps: MapOptions
     limits: ModelLimits
@@ -245,13 +131,18 @@ def _parse_terms(
 
 
 def _refuse_file_options(
-    judged: JudgedOptions, input_options: InputOptions, maps: MapOptions, limits: ModelLimits
+    judged: JudgedOptions,
+    benchmark: BenchmarkOptions,
+    input_options: InputOptions,
+    maps: MapOptions,
+    limits: ModelLimits,
 ) -> None:
     """Raises: `WrongUsage` for an option that a run of the service does not have."""
-    of_metrics = (judged.metrics, judged.config, judged.kpi, judged.better, judged.ranges)
-    if any((*of_metrics, judged.history, judged.aa, *input_options, *maps, *limits)):
+    of_metrics = (judged.metrics, judged.kpi, judged.better, judged.ranges)
+    of_files = (*input_options, *maps, *limits)
+    if any((*of_metrics, judged.history, judged.aa, *benchmark, *of_files)):
         raise WrongUsage(
-            "--metrics, --config, --kpi, --better, --range, --map, --input-format, --history, --aa and the options of models"
+            "--metrics, --config, --benchmark, --no-config, --kpi, --better, --range, --map, --input-format, --history, --aa and the options of models"
             " apply to files only; a run has its own metrics and its own series",
             hint="remove these options; --max-drop NAME=DROP names what to judge",
         )
@@ -260,14 +151,16 @@ def _refuse_file_options(
 def _gate_stored(run: str, baseline: str | None, terms: "GateTerms") -> "GateResult":
     """The result of a run of the service, with its page."""
     from mosaico.comparison.cli import COMPARISON_TIMEOUT_S
-    from mosaico.core.web.page_paths import run_page_path
+    from mosaico.core.web.page_paths import comparison_page_path, run_page_path
     from mosaico.gating.stored_gate import gate_run
 
     with open_api(COMPARISON_TIMEOUT_S) as api:
         result = api.perform(gate_run(run, baseline, terms))
         page = f"{api.pages_url}{run_page_path(result.candidate)}"
-    print_status(f"page: {page}")
-    return replace(result, page=page)
+        compared = comparison_page_path(result.baselines, result.candidate, terms.names)
+        comparison_page = f"{api.pages_url}{compared}" if result.baselines else None
+    print_status(f"page: {comparison_page or page}")
+    return replace(result, page=page, comparison_page=comparison_page)
 
 
 def _gate_files(
@@ -283,7 +176,7 @@ def _gate_files(
     sources = map_source(base_file, maps.base_map), map_source(run_file, maps.run_map)
     earlier = earlier_runs(judged.history, judged.aa, maps.base_map, base_file, run_file)
     with reading_lines() as lines, open_models(options.limits) as models:
-        chosen = choose_metrics(judged.metrics, judged.config)
+        chosen = choose_benchmark(judged.metrics, options.benchmark)
         reader = open_reader(
             options.input_options, print_line=lines.append, infra_errors=chosen.infra_errors
         )
@@ -295,11 +188,13 @@ def _gate_files(
             *sources, selected, terms, reader, announce=lines.append, warn=print_warning,
             earlier=earlier,
         )  # fmt: skip
+    if chosen.line:
+        result = replace(result, remarks=[chosen.line, *result.remarks])
     return result, models.usage.as_json() if models.usage else None
 
 
 def _select_metrics(
-    chosen: FileMetrics,
+    chosen: "FileBenchmark",
     kpis: "dict[str, KpiFormulaText]",
     terms: "GateTerms",
     inputs: "FileInputs",
@@ -310,16 +205,16 @@ def _select_metrics(
     from mosaico.gating.offline_metrics import judge_kpis, kpi_warnings
 
     try:
-        selected = select_gated(chosen.metrics, chosen.kpis | kpis, terms, inputs, models)
+        selected = select_gated(chosen.metrics, {**chosen.kpis, **kpis}, terms, inputs, models)
     except NotFound as error:
         raise WrongUsage(str(error), hint="`mosaico plugins` lists the metrics") from error
     except Invalid as error:
         raise WrongUsage(str(error)) from error
     if chosen.kpis:
-        selected = judge_kpis(selected)
+        selected = judge_kpis(selected, kpis)
     for warning in kpi_warnings(selected):
         print_warning(warning)
-    return selected
+    return selected._replace(benchmark=chosen)
 
 
 def _file_pair(run: str, baseline: str | None) -> tuple[Path, Path]:

@@ -1,6 +1,5 @@
 """Judges a file of results against another one, without a server: both are measured as the runs of a comparison."""
 
-import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +9,6 @@ from mosaico.comparison.answer_text import describe_reading
 from mosaico.comparison.comparison_verdicts import FILE_SOURCE
 from mosaico.comparison.pair_comparison import ComparisonSide, RunPair, compare
 from mosaico.comparison.schemas import ComparedRun
-from mosaico.core.defaults import MAX_ERROR_SHARE, MIN_COVERAGE
 from mosaico.gating.earlier_runs import (
     EarlierRuns,
     MeasuredRun,
@@ -23,6 +21,7 @@ from mosaico.gating.offline_metrics import (
     kpi_columns,
 )
 from mosaico.gating.rules import GateResult, GateTerms, decide, with_remarks
+from mosaico.gating.trace_attributes import attributes_of
 from mosaico.items.attributes import AttributeRow, attributes_of_rows
 from mosaico.items.flipped import item_means
 from mosaico.items.label_counts import LabelCountsBuilder
@@ -87,13 +86,16 @@ class _MeasuredFile(NamedTuple):
         """The metrics with values of too few traces, by column."""
         has_trials = len(self.side.items.items) < len(self.rows)
         return find_gaps(
-            self.side.plan.refs, aggregates, MIN_COVERAGE, has_trials=has_trials, is_file=True
-        )
+            self.side.plan.refs, aggregates, self.side.plan.min_coverage, has_trials=has_trials,
+            is_file=True,
+        )  # fmt: skip
 
     def with_validity(self, columns: MetricColumns) -> ComparisonSide:
         """The side, valid or not by the columns that apply to the files."""
         validity = assess_validity(
-            columns.tally(), min_coverage=MIN_COVERAGE, max_error_share=MAX_ERROR_SHARE
+            columns.tally(),
+            min_coverage=self.side.plan.min_coverage,
+            max_error_share=self.side.plan.max_error_share,
         )
         run = self.side.run.model_copy(update={"validity": validity.validity})
         reasons = validity.reasons if validity.validity is not Validity.VALID else ()
@@ -252,14 +254,16 @@ def _measure_file(
             run_seq=0,
             item_id=trace.attributes.item_id,
             revision=trace.attributes.revision,
-            tags=[],
+            tags=[*trace.attributes.tags],
             values=list(trace.row.values),
             is_short=trace.is_short,
             answer=trace.answer,
         )
         for trace in ordered
     )
-    matrix = matrix_of_rows(items, {0: plan.columns}, plan.columns)
+    matrix = matrix_of_rows(
+        items, {0: plan.columns}, plan.columns, cluster_field=plan.cluster_field
+    )
     side = ComparisonSide(
         run=ComparedRun(
             id=str(path),
@@ -272,7 +276,9 @@ def _measure_file(
         ),
         plan=plan,
         items=replace(matrix, counts=_label_counts(matrix, ordered, counted)),
-        attributes=attributes_of_rows([trace.attributes for trace in ordered]),
+        attributes=attributes_of_rows(
+            [trace.attributes for trace in ordered], cluster_field=plan.cluster_field
+        ),
     )
     return _MeasuredFile(side, scored, dict(_run_values(traces, counted)))
 
@@ -296,31 +302,13 @@ def _measure_traces(
             if column not in row.missing
         }
         yield _MeasuredTrace(
-            attributes=_attributes(trace),
+            attributes=attributes_of(trace),
             trial=trace.trial,
             is_short=is_short_text(trace.expected_output),
             answer=answer_digest(trace.output, trace.tool_calls),
             row=row,
             summaries=summaries,
         )
-
-
-def _attributes(trace: Trace) -> AttributeRow:
-    tokens = (trace.input_tokens, trace.output_tokens)
-    return AttributeRow(
-        item_id=trace.item_id,
-        revision=_revision(trace),
-        tags=trace.all_tags,
-        outcome=trace.outcome,
-        tools=[call.name for call in trace.tool_calls or ()],
-        usage=(
-            trace.latency_ms,
-            None if None in tokens else float(sum(filter(None, tokens))),
-            trace.cost_usd,
-        ),
-        failed_tools=[call.name for call in trace.tool_calls or () if call.ok is False],
-        prompt_size=trace.input_tokens,
-    )
 
 
 def _label_counts(
@@ -387,14 +375,7 @@ def _plan(path: ResultSource, metrics: OfflineMetrics) -> RunPlan:
             for ref in metrics.refs
         ),
         kpis=metrics.kpis,
-        min_coverage=MIN_COVERAGE,
-        max_error_share=MAX_ERROR_SHARE,
+        min_coverage=metrics.benchmark.min_coverage,
+        max_error_share=metrics.benchmark.max_error_share,
+        cluster_field=metrics.benchmark.cluster_field,
     )
-
-
-def _revision(trace: Trace) -> str:
-    """The digest of an item's task, as `items.queries.REVISION` computes it."""
-    task_tags = ",".join(sorted(tag for tag in trace.tags if tag.startswith("task:")))
-    references = "\n".join((*trace.expected_any, *trace.expected_all))
-    task = f"{trace.expected_output or ''}{references}{task_tags}"
-    return hashlib.md5(task.encode(), usedforsecurity=False).hexdigest()

@@ -35,6 +35,7 @@ from mosaico.metrics.run_value import is_counted, is_run_metric
 from mosaico.metrics.score_directions import BY_OPTION
 from mosaico.metrics.score_ranges import parse_range
 from mosaico.metrics.types import ERROR_RATE, Direction, MetricRef
+from mosaico.project_file.file_benchmark import FileBenchmark
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class OfflineMetrics(NamedTuple):
 
     `columns` are the columns of metrics by the names that a user gave them. `requested` are the
     metrics, by column, and the KPIs, by name, that were named as such. `models` measures. `has_guard`: the metric of failed answers was added.
+    `benchmark` has the limits of a valid run, and the clusters of items.
     """
 
     refs: tuple[MetricRef, ...]
@@ -58,6 +60,7 @@ class OfflineMetrics(NamedTuple):
     requested: tuple[str, ...]
     models: OfflineModels
     has_guard: bool = False
+    benchmark: FileBenchmark = FileBenchmark()
 
 
 def select_metrics(
@@ -173,11 +176,13 @@ def _default_metrics() -> list[MetricRef]:
     ]
 
 
-def judge_kpis(metrics: OfflineMetrics) -> OfflineMetrics:
-    """Request only the KPIs, as in the service: the KPIs of a benchmark decide, its metrics are for
-    information.
+def judge_kpis(metrics: OfflineMetrics, named: Collection[str] = ()) -> OfflineMetrics:
+    """Request only the KPIs, as in the service: those of the gate decide, all if none is marked, and the metrics are for
+    information. The KPIs that the user `named` decide in any case.
     """
-    return metrics._replace(requested=tuple(kpi.name for kpi in metrics.kpis))
+    gates = {kpi.name for kpi in metrics.kpis if kpi.gate}
+    judged = gates | {*named} if gates else {kpi.name for kpi in metrics.kpis}
+    return metrics._replace(requested=tuple(k.name for k in metrics.kpis if k.name in judged))
 
 
 def kpi_warnings(metrics: OfflineMetrics) -> list[str]:
@@ -205,9 +210,11 @@ def _plan_kpi(name: str, text: KpiFormulaText, metrics: Iterable[MetricRef]) -> 
         name=name,
         formula=text.formula,
         direction=text.direction or direction_of_formula(text.formula, metrics),
-        unit=None,
-        threshold_min=None,
-        threshold_max=None,
+        unit=text.unit,
+        threshold_min=text.threshold_min,
+        threshold_max=text.threshold_max,
+        gate=text.gate,
+        min_effect=text.min_effect,
     )
 
 

@@ -102,6 +102,7 @@ def gate_json(result: GateResult) -> dict[str, Any]:
         "exitCode": result.exit_code,
         "candidate": result.candidate,
         "page": result.page,
+        "comparisonPage": result.comparison_page,
         "baseline": result.baseline,
         "baselineRunIds": list(result.baselines),
         "reason": result.reason,
@@ -146,8 +147,7 @@ def gate_markdown(result: GateResult) -> str:
         lines += ["", *markdown_table(_SUMMARY_TITLES, _summary_rows(result))]
     if result.passes_inconclusive:
         lines += ["", markdown_text(PASSES_INCONCLUSIVE)]
-    if result.page:
-        lines += ["", f"Page of the run: <{result.page}>"]
+    lines += _links(result)
     lines += folded_lines(
         "Explanation", [f"- {markdown_text(text)}" for text in _explanations(result)]
     )
@@ -158,6 +158,20 @@ def gate_markdown(result: GateResult) -> str:
         table = markdown_table(_FIGURE_SUMMARY_TITLES, rows)
         lines += folded_lines("For information, not judged", table)
     return "\n".join(lines) + "\n"
+
+
+def _links(result: GateResult) -> Iterator[str]:
+    """The pages of the service with the answers behind the table, and the IDs of the runs; none for files."""
+    if result.comparison_page:
+        runs = [
+            f"candidate `{result.candidate}`",
+            *(f"baseline `{run}`" for run in result.baselines),
+        ]
+        yield ""
+        yield f"Page of the comparison: <{result.comparison_page}> ({', '.join(runs)})"
+    if result.page:
+        yield ""
+        yield f"Page of the run: <{result.page}>"
 
 
 def _summary_rows(result: GateResult) -> Iterator[list[str]]:
@@ -230,7 +244,8 @@ def _test_case(result: GateResult, check: GateCheck) -> JUnitCase:
     }
     text = _change_text(check.verdict)
     numbers = f"{text.values}, {text.change}: " if text else ""
-    page = f". Page of the run: {result.page}" if result.page else ""
+    link = result.comparison_page or result.page
+    page = f". Page: {link}" if link else ""
     return JUnitCase(
         classname=f"mosaico.{result.candidate}",
         name=f"{check.name}: {check.requirement}",

@@ -152,7 +152,8 @@ class GateResult:
     an INCONCLUSIVE outcome has the exit code 0. `choice` is the reason for the selection when no
     names were given; then `figures`, which were not judged, are shown for information. `ruler` says how the
     run is measured differently from the one before. `items` is the number of items that both runs have, None for runs
-    that are compared as two samples. `page` is the URL of the page of a run. `remarks` are sentences about how much
+    that are compared as two samples. `page` is the URL of the page of a run,
+    `comparison_page` that of its comparison with the baselines. `remarks` are sentences about how much
     whole runs vary, and about several looks.
     """
 
@@ -168,6 +169,7 @@ class GateResult:
     ruler: Sequence[str] = ()
     items: int | None = None
     page: str | None = None
+    comparison_page: str | None = None
     remarks: Sequence[str] = ()
 
     @property

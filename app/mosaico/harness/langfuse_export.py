@@ -27,6 +27,7 @@ from mosaico.core.network_policy import PRIVATE_SERVERS
 from mosaico.llm.conversation import Usage
 from mosaico.llm.providers import MissingKey
 
+NEWEST_DATASETS: Final = 50
 TIMEOUT_S: Final = 30.0
 MAX_RESPONSE_BYTES: Final = 16 * 1024 * 1024
 CLOUD: Final = "https://cloud.langfuse.com"
@@ -197,6 +198,19 @@ def read_dataset_items(project: LangfuseProject, dataset: str) -> list[dict[str,
         for item in items
         if item.status == "ACTIVE"
     ]
+
+
+def list_datasets(project: LangfuseProject) -> list[str]:
+    """The names of the newest 50 datasets of a project, newest first. Raises: ExportFailed."""
+    try:
+        datasets = connect(project).sdk.api.datasets.list(limit=NEWEST_DATASETS).data
+    except (ApiError, NotFoundError, httpx.HTTPError) as error:
+        raise ExportFailed(
+            f"the datasets of Langfuse at {project.url} cannot be listed: {describe_api_error(error)}; check the keys"
+            " in LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY"
+        ) from None
+    newest_first = sorted(datasets, key=lambda dataset: dataset.created_at, reverse=True)
+    return [dataset.name for dataset in newest_first]
 
 
 class LangfuseConnection(NamedTuple):

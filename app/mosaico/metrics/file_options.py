@@ -1,6 +1,5 @@
 """The options of commands on files of results: the metrics, and the limits of those that call a model."""
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,31 +8,19 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from mosaico.core.console.files import InvalidInput, read_object
+from mosaico.core.console.files import read_object
 from mosaico.core.console.terminal import WrongUsage, print_status
 from mosaico.core.defaults import KEEP_LLM_ANSWERS
 from mosaico.traces.files.options import FIRST_LINE_S, LINE_INTERVAL_S
 
 if TYPE_CHECKING:
-    from mosaico.metrics.formula_direction import KpiFormulaText
     from mosaico.metrics.offline_models import LlmUsage, OfflineModels
-    from mosaico.metrics.types import Direction
 
 
 METRICS_HELP = (
     "Metrics, comma-separated, with options as ROUGE:useStemmer=true, or as a JSON list as in a"
     " benchmark"
 )
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="Metrics, KPIs and errors as JSON of a benchmark: `metrics`, `measures` and `infraErrors`.",
-    ),
-]
-
-
 Better = Annotated[
     list[str] | None,
     typer.Option(
@@ -92,63 +79,6 @@ def parse_better(texts: Sequence[str] | None) -> dict[str, str]:
             )
         directions[name] = direction
     return directions
-
-
-class FileMetrics(NamedTuple):
-    """The metrics as a text for `parse_metrics`, None without any, the KPIs by name, and the patterns of errors that
-    are not the agent's.
-    """
-
-    metrics: str | None
-    kpis: "dict[str, KpiFormulaText]"
-    infra_errors: tuple[str, ...] = ()
-
-
-def choose_metrics(metrics: str | None, config: Path | None) -> FileMetrics:
-    """The metrics of --metrics, otherwise those of --config with its KPIs.
-
-    Raises: `WrongUsage` for both, `UnreadableInput`, `InvalidInput`.
-    """
-    if config is None:
-        return FileMetrics(metrics, {})
-    if metrics is not None:
-        raise WrongUsage(
-            "--metrics and --config cannot be used together",
-            hint="keep one of them; a --config file can list all metrics",
-        )
-    benchmark = read_object(config)
-    listed = benchmark.get("metrics")
-    measures = benchmark.get("measures") or []
-    if not (listed is None or isinstance(listed, list)) or not isinstance(measures, list):
-        raise InvalidInput(f"{config}: `metrics` and `measures` are lists, as in a benchmark")
-    infra_errors = benchmark.get("infraErrors") or []
-    if not isinstance(infra_errors, list) or not all(isinstance(p, str) for p in infra_errors):
-        raise InvalidInput(f"{config}: `infraErrors` is a list of regular expressions")
-    kpis = dict(_parse_measure(config, measure) for measure in measures)
-    return FileMetrics(json.dumps(listed) if listed else None, kpis, tuple(infra_errors))
-
-
-def _parse_measure(config: Path, measure: object) -> "tuple[str, KpiFormulaText]":
-    # Only --config needs this: the import takes time.
-    from mosaico.metrics.formula_direction import KpiFormulaText
-
-    match measure:
-        case {"name": str(name), "formula": str(formula), **others}:
-            return name, KpiFormulaText(formula, _parse_direction(config, others.get("direction")))
-        case _:
-            raise InvalidInput(f"{config}: a measure has `name` and `formula`: {measure!r:.80}")
-
-
-def _parse_direction(config: Path, direction: object) -> "Direction | None":
-    # Only --config needs this: the import takes time.
-    from mosaico.metrics.types import Direction
-
-    if direction is None:
-        return None
-    if not isinstance(direction, str) or direction not in {*Direction}:
-        names = ", ".join(Direction)
-        raise InvalidInput(f"{config}: the direction {direction!r:.80} is not one of {names}")
-    return Direction(direction)
 
 
 class ModelLimits(NamedTuple):

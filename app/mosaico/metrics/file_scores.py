@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mosaico.formula import CompiledFormula, FormulaValue, compile_formula
@@ -36,7 +37,7 @@ SUMMARIZED_TRACES = 1_000
 
 class FileScores(NamedTuple):
     """The scores of a file: rows in file order, one aggregate per metric, and the KPI if requested. `warning` names
-    metrics that cannot read many of the expected texts.
+    metrics that cannot read many of the expected texts. `kpis` are those of a benchmark, by name.
     """
 
     rows: Sequence[TraceMeasurements]
@@ -44,6 +45,7 @@ class FileScores(NamedTuple):
     formula: CompiledFormula | None
     kpi: FormulaValue | None
     warning: str | None = None
+    kpis: Mapping[str, FormulaValue] = MappingProxyType({})
 
 
 def score_file(
@@ -52,9 +54,10 @@ def score_file(
     formula: str | None,
     reader: TraceReader,
     models: OfflineModels | None,
+    kpis: Mapping[str, str] = MappingProxyType({}),
 ) -> FileScores:
     """The metrics of a list (`parse_metrics`), by default all that have a value and call no model,
-    with the scores in the file, and the KPI.
+    with the scores in the file, and the KPI. `kpis` are formulas by name.
 
     The registry of metrics must be loaded. Without any result there are no rows.
     Raises: the errors of `reader`, `NotFound` for an unknown metric, `Invalid` for a wrong option or
@@ -65,10 +68,13 @@ def score_file(
     if metrics is None and source != STDIN:  # which cannot be read twice
         for ref in map(score_ref, reader.score_names(source)):
             refs[provider_for(ref).spec.key] = ref
-    compiled = None if formula is None else compile_formula(formula, names_of(refs.values()))
-    for reference in compiled.references if compiled else ():
-        # Scores in the traces that only the formula reads.
-        refs.setdefault(column_of(reference.key), ref_of_column(reference.key))
+    names = names_of(refs.values())
+    compiled = None if formula is None else compile_formula(formula, names)
+    compiled_kpis = {name: compile_formula(text, names) for name, text in kpis.items()}
+    for each in (*compiled_kpis.values(), *([compiled] if compiled else ())):
+        for reference in each.references:
+            # Scores in the traces that only a formula reads.
+            refs.setdefault(column_of(reference.key), ref_of_column(reference.key))
     selected = models.with_models(refs.values())
     collector = _TraceCollector(selected)
     with reader.open(source) as traces:
@@ -76,7 +82,8 @@ def score_file(
     aggregates = collector.aggregate(rows)
     texts = measured_texts(selected, aggregates)
     kpi = _evaluate(compiled, aggregates, texts) if compiled else None
-    scores = FileScores(rows, aggregates, compiled, kpi, warn_of_unread(texts))
+    values = {name: _evaluate(each, aggregates, texts) for name, each in compiled_kpis.items()}
+    scores = FileScores(rows, aggregates, compiled, kpi, warn_of_unread(texts), values)
     return scores if metrics else _drop_empty(scores)
 
 

@@ -36,10 +36,15 @@ _FORMULA_AND_WORD: Final = re.compile(rf"(.*\S)\s+({'|'.join(_WORDS)})\s*", re.D
 
 
 class KpiFormulaText(NamedTuple):
-    """The formula of a KPI; its direction is the one of the formula unless it is named."""
+    """The formula of a KPI; its direction is the one of the formula unless it is named. The rest is as in a benchmark."""
 
     formula: str
     direction: Direction | None = None
+    unit: str | None = None
+    gate: bool = False
+    min_effect: float | None = None
+    threshold_min: float | None = None
+    threshold_max: float | None = None
 
 
 def parse_kpi_text(text: str) -> KpiFormulaText:

@@ -14,10 +14,11 @@ from mosaico.alerts.rules import AlertEventState
 from mosaico.comparison.attribute_names import OTHER_RANK, is_identifier, rank_of, split_feature
 from mosaico.core.defaults import BASELINE_RUNS
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
+from mosaico.metrics.measures import Measure
 from mosaico.metrics.types import Direction
 from mosaico.notifications.message_layout import MessageLayout, build_layout
 from mosaico.notifications.types import MessageSeverity, PublishedMessage
-from mosaico.overview.setup_fields import Measure, Setup
+from mosaico.overview.setup_fields import Setup
 from mosaico.run_store.recorded_attributes import (
     AttributeDifference,
     DifferenceKind,

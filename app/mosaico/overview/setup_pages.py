@@ -26,6 +26,7 @@ from mosaico.core.web.forms.sent_fields import (
 from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.pages import Crumb, public_url, reader_zone, render_page, see_other
 from mosaico.core.web.routes import Router
+from mosaico.metrics.measures import UNREAD, Measure, list_measures
 from mosaico.notifications import service as notifications
 from mosaico.notifications.endpoints import save_endpoint
 from mosaico.notifications.queries import get_endpoint
@@ -41,10 +42,7 @@ from mosaico.overview.setup_fields import (
     LISTS,
     LOCAL,
     SOURCES,
-    UNREAD,
-    Measure,
     Setup,
-    list_measures,
 )
 from mosaico.overview.setup_message import write_bad_night
 from mosaico.run_store.rules import TriggerType

@@ -19,6 +19,7 @@ from mosaico.core.errors import ErrorItem, Invalid, NotFound
 from mosaico.core.ids import new_id
 from mosaico.core.keyset import PageQuery
 from mosaico.core.web.forms.sent_fields import check_form, number_or_text
+from mosaico.metrics.measures import Measure
 from mosaico.metrics.types import Direction
 from mosaico.notifications.endpoints import decrypt_recipient
 from mosaico.notifications.models import Delivery, Endpoint
@@ -26,7 +27,7 @@ from mosaico.notifications.queries import DeliveryFilter, get_endpoints_in_order
 from mosaico.notifications.registry import IN_APP
 from mosaico.notifications.rules import DeliveryStatus
 from mosaico.overview.models import SetupDraft
-from mosaico.overview.setup_fields import LOCAL, Measure, Setup
+from mosaico.overview.setup_fields import LOCAL, Setup
 from mosaico.schedules.schemas import ScheduleCreate
 from mosaico.schedules.service import create_schedule
 

@@ -27,15 +27,13 @@ from mosaico.gating.history_options import AaOption, HistoryOption, earlier_runs
 from mosaico.metrics.file_options import (
     METRICS_HELP,
     Better,
-    Config,
-    FileMetrics,
     ModelLimits,
     Ranges,
-    choose_metrics,
     open_models,
     parse_better,
     parse_ranges,
 )
+from mosaico.project_file.benchmark_options import BenchmarkOptions, choose_benchmark
 from mosaico.traces.files.options import (
     BaseMap,
     InputOptions,
@@ -50,6 +48,7 @@ if TYPE_CHECKING:
     from mosaico.gating.file_inputs import FileInputs
     from mosaico.gating.offline_metrics import OfflineMetrics
     from mosaico.metrics.offline_models import OfflineModels
+    from mosaico.project_file.file_benchmark import FileBenchmark
     from mosaico.reporting.comparison_page import ComparedFiles
     from mosaico.traces.files.result_sources import ResultSource
     from mosaico.traces.files.trace_file import TraceReader
@@ -75,7 +74,7 @@ def compare_files(
             help=f"{METRICS_HELP}. These metrics decide the verdict (default: the scores in the files, otherwise the metric that fits the expected answers).",
         ),
     ] = None,
-    config: Config = None,
+    benchmark_options: BenchmarkOptions,
     better: Better = None,
     ranges: Ranges = None,
     about: AboutOption = None,
@@ -128,7 +127,7 @@ def compare_files(
     if is_preview:
         _print_preview(sources, open_reader(input_options))
         return
-    requested = choose_metrics(metrics, config)
+    requested = choose_benchmark(metrics, benchmark_options)
     earlier = earlier_runs(history, aa, base_map, base, candidate)
     warnings: list[str] = []
     with reading_lines() as lines, open_models(limits) as models:
@@ -147,7 +146,8 @@ def compare_files(
         lines.append(format_cell(reading))
     for warning in warnings:
         print_warning(format_cell(warning))
-    compared = replace(compared, remarks=[*remarks, reading, *warnings])
+    judged_by = filter(None, [requested.line])
+    compared = replace(compared, remarks=[*judged_by, *remarks, reading, *warnings])
     if target is not None:
         write_text(target, html_comparison(compared))
     link = target and target.resolve().as_uri()
@@ -193,7 +193,7 @@ def _page_file(requested: Path | None, base: Path, candidate: Path) -> Path | No
 
 
 def _select(
-    requested: FileMetrics, files: "FileInputs", models: "OfflineModels"
+    requested: "FileBenchmark", files: "FileInputs", models: "OfflineModels"
 ) -> "OfflineMetrics":
     from mosaico.gating.file_inputs import select_all
     from mosaico.gating.offline_metrics import kpi_warnings
@@ -201,7 +201,9 @@ def _select(
 
     load_metrics(warn_failed_plugin)
     try:
-        selected = select_all(requested.metrics, files, models, requested.kpis)
+        selected = select_all(requested.metrics, files, models, requested.kpis)._replace(
+            benchmark=requested
+        )
     except NotFound as error:
         if error.error_code != "unknown-metric":  # an unknown --input-format
             raise

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from mosaico.core.errors import Invalid
 from mosaico.core.registry import LoadedPlugin
 from mosaico.metrics.registry import load_metrics
+from mosaico.project_file.file_benchmark import FileBenchmark, read_file_benchmark
 from mosaico.traces.files.column_mapping import require_fields
 from mosaico.traces.files.configured_limits import within_configured_limits
 from mosaico.traces.files.ignored_fields import NOT_USED
@@ -59,6 +60,29 @@ def metrics_text(metrics: Metrics | None) -> str | None:
     return metrics if metrics is None or isinstance(metrics, str) else json.dumps(list(metrics))
 
 
+def benchmark_of(
+    config: str | os.PathLike[str] | None,
+    benchmark: str | None,
+    metrics: Metrics | None,
+    remarks: list[str],
+) -> FileBenchmark:
+    """What the benchmark of a file says about results; `metrics` replace its metrics and KPIs, and a remark says what the
+    file sets. Without a file the metrics alone.
+
+    Raises: `Invalid` for a `benchmark` without a `config`, and the errors of `read_file_benchmark`.
+    """
+    text = metrics_text(metrics)
+    if config is None:
+        if benchmark is not None:
+            raise Invalid(f"benchmark={benchmark!r} needs config=, the file that it is in")
+        return FileBenchmark(metrics=text)
+    chosen = read_file_benchmark(Path(config), benchmark, os.environ)
+    if text is not None:
+        chosen = chosen.with_metrics(text, "metrics=")
+    remarks += filter(None, [chosen.line])
+    return chosen
+
+
 def require_positive(limits: Mapping[str, float]) -> dict[str, float]:
     """The limits as they are. Raises: `Invalid` for one that is not a positive number."""
     for name, limit in limits.items():
@@ -86,9 +110,10 @@ def open_reader(
     columns: Mapping[str, str] | None,
     input_format: str | None,
     options: ReadOptions | None = None,
+    infra_errors: Sequence[str] = (),
 ) -> TraceReader:
     """A reader of results that adds what it recognized to `remarks`; the metrics are loaded. `columns` and
-    `input_format` have precedence over those of `options`.
+    `input_format` have precedence over those of `options`; `infra_errors` are those of a benchmark, beside its own.
 
     Raises: `InvalidMapping` for an unknown field in `columns`.
     """
@@ -97,6 +122,7 @@ def open_reader(
         options,
         mapping={**options.mapping, **(columns or {})},
         format_name=input_format or options.format_name,
+        infra_errors=(*options.infra_errors, *infra_errors),
     )
     require_fields(options.mapping)
     load_metric_plugins()

@@ -4,6 +4,7 @@ Results are a path of a file that `mosaico score` reads, rows (dicts with column
 traces, or a data frame of pandas.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from mosaico.comparison.deciders import parse_about
 from mosaico.core.parameter_names import UserInterface, messages_for
 from mosaico.gating.file_inputs import FileInputs, select_all, select_gated
 from mosaico.gating.offline_gate import gate_files
-from mosaico.gating.offline_metrics import ScoreOptions, kpi_warnings
+from mosaico.gating.offline_metrics import ScoreOptions, judge_kpis, kpi_warnings
 from mosaico.gating.rules import GateTerms
 from mosaico.metrics.formula_direction import parse_kpi_text
 from mosaico.metrics.offline_models import LlmOptions, OfflineModels
@@ -20,7 +21,7 @@ from mosaico.reporting.file_comparison import compare_results
 from mosaico.sdk.inputs import (
     Metrics,
     Results,
-    metrics_text,
+    benchmark_of,
     open_reader,
     require_deviation,
     require_positive,
@@ -37,6 +38,8 @@ def compare(
     candidate: Results,
     *,
     metrics: Metrics | None = None,
+    config: str | os.PathLike[str] | None = None,
+    benchmark: str | None = None,
     better: Mapping[str, str] | None = None,
     ranges: Mapping[str, str] | None = None,
     about: str | None = None,
@@ -53,7 +56,8 @@ def compare(
     """The comparison of a candidate with a base: verdict, interval, flipped items.
 
     `metrics` decide together; without them the scores of the results decide, otherwise the metric that fits the expected
-    answers. `better` is the better direction of scores by name, "higher" or "lower", and
+    answers. `config` is a file such as `mosaico.yaml` whose `benchmark` (by default the only one) has metrics, KPIs and
+    limits; a remark says what it sets. `better` is the better direction of scores by name, "higher" or "lower", and
     `ranges` are the values between which they lie, such as "0..1": a failed answer without a score has the worst one. `about` is the question that
     decides: "tasks" is whether exactly these tasks changed, "population" whether other tasks of this kind would; without
     it the first where most tasks have several trials in both. `history` are results of earlier runs of the unchanged agent,
@@ -63,13 +67,15 @@ def compare(
     Raises: as `score`, and `NothingToGate` for a side without results.
     """
     remarks: list[str] = []
-    reader = open_reader(remarks, columns, input_format, read_options)
+    chosen = benchmark_of(config, benchmark, metrics, remarks)
+    reader = open_reader(remarks, columns, input_format, read_options, chosen.infra_errors)
     sources = (
         source_of(base, "base", base_columns),
         source_of(candidate, "candidate", candidate_columns),
     )
     files = FileInputs(sources, reader, ScoreOptions(better or {}, ranges or {}))
-    selected = select_all(metrics_text(metrics), files, OfflineModels(llm))
+    selected = select_all(chosen.metrics, files, OfflineModels(llm), chosen.kpis)
+    selected = selected._replace(benchmark=chosen)
     compared = compare_results(
         *sources, selected, reader, remarks.append, about=parse_about(about),
         earlier=_earlier(history, aa, base_columns), run_sd=require_deviation(run_sd),
@@ -88,6 +94,8 @@ def gate(
     baseline: Results,
     metrics: Metrics | None = None,
     kpis: Mapping[str, str] | None = None,
+    config: str | os.PathLike[str] | None = None,
+    benchmark: str | None = None,
     better: Mapping[str, str] | None = None,
     ranges: Mapping[str, str] | None = None,
     max_drop: Mapping[str, float] | None = None,
@@ -109,7 +117,7 @@ def gate(
 
     `metrics`, `kpis` (formulas by name, as `LATENCY_MS.p95`, or with a direction, as `OUTPUT_TOKENS higher`) and the
     names in `max_drop` and `non_inferiority_margins` are judged together; without them, what decides `compare`.
-    `better`, `ranges`, `about`, `history`, `aa` and `run_sd` as for `compare`. `max_drop` is the largest change
+    `config`, `benchmark`, `better`, `ranges`, `about`, `history`, `aa` and `run_sd` as for `compare`. `max_drop` is the largest change
     for the worse that does not count; `non_inferiority_margins` are changes for the worse that must
     be ruled out. `inconclusive_passes` None lets an inconclusive outcome pass unless such a margin
     requires a proof. The columns and `llm` as for `compare`.
@@ -123,19 +131,26 @@ def gate(
         run_sd=require_deviation(run_sd),
     )
     remarks: list[str] = []
-    reader = open_reader(remarks, columns, input_format, read_options)
+    chosen = benchmark_of(config, benchmark, metrics, remarks)
+    reader = open_reader(remarks, columns, input_format, read_options, chosen.infra_errors)
     sources = (
         source_of(baseline, "baseline", baseline_columns),
         source_of(candidate, "candidate", candidate_columns),
     )
     files = FileInputs(sources, reader, ScoreOptions(better or {}, ranges or {}))
     formulas = {name: parse_kpi_text(text) for name, text in (kpis or {}).items()}
-    selected = select_gated(metrics_text(metrics), formulas, terms, files, OfflineModels(llm))
+    planned = {**chosen.kpis, **formulas}
+    selected = select_gated(chosen.metrics, planned, terms, files, OfflineModels(llm))
+    if chosen.kpis:
+        selected = judge_kpis(selected, formulas)
+    selected = selected._replace(benchmark=chosen)
     remarks += kpi_warnings(selected)
     result = gate_files(
         *sources, selected, terms, reader, announce=remarks.append, warn=remarks.append,
         earlier=_earlier(history, aa, baseline_columns),
     )  # fmt: skip
+    if chosen.line:
+        result = replace(result, remarks=[chosen.line, *result.remarks])
     return GateReport(result=result, remarks=remarks, llm_usage=selected.models.usage)
 
 

@@ -7,7 +7,7 @@ import inspect
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,8 @@ __all__ = (
 )
 
 UPDATE = "--mosaico-update-baseline"
+CONFIG, BENCHMARK = "--mosaico-config", "--mosaico-benchmark"
+NO_FILE = "none"
 BASELINE_FOLDER = "mosaico_baselines"
 VERDICTS: pytest.StashKey[list[str]] = pytest.StashKey()
 RUN_OPTIONS = ("trials", "concurrency", "item_seconds", "columns")
@@ -41,18 +43,29 @@ GATE_OPTIONS = (
     "run_sd",
     "llm",
 )
+FILE_OPTIONS = ("config", "benchmark")
 MARKER = (
     "mosaico(items, trials=1, baseline=None, metrics=None, kpis=None, better=None, ranges=None,"
     " max_drop=None, non_inferiority_margins=None, inconclusive_passes=None, about=None, history=(), aa=None, run_sd=None, concurrency=1,"
-    " item_seconds=600, columns=None, llm=None): call the test for each item and trial, and pass or fail its answers against the"
+    " item_seconds=600, columns=None, llm=None, config=None, benchmark=None): call the test for each item and trial, and pass or fail its answers against the"
     " baseline file."
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that writes baselines."""
-    parser.getgroup("mosaico").addoption(
+    """Add the options of baselines and benchmarks."""
+    group = parser.getgroup("mosaico")
+    group.addoption(
         UPDATE, action="store_true", help="write the results of evaluations as their new baselines"
+    )
+    group.addoption(
+        CONFIG,
+        metavar="FILE",
+        help="file with the benchmark that judges evaluations (default: mosaico.yaml in the current folder, if there"
+        " is one; none: no file)",
+    )
+    group.addoption(
+        BENCHMARK, metavar="NAME", help="benchmark of that file (default: the only one)"
     )
 
 
@@ -78,7 +91,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     try:
         verdict = _evaluate(pyfuncitem, _options(marker))
     except MosaicoError as error:
-        pytest.fail(str(error), pytrace=False)
+        places = (f"  {item.pointer}: {item.detail}" for item in error.errors)
+        pytest.fail("\n".join([str(error), *places]), pytrace=False)
     pyfuncitem.config.stash.setdefault(VERDICTS, []).append(f"{pyfuncitem.nodeid}: {verdict}")
     return True
 
@@ -93,7 +107,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _options(marker: pytest.Mark) -> dict[str, Any]:
-    options = {"items", "baseline", "history", "aa", *RUN_OPTIONS, *GATE_OPTIONS}
+    options = {"items", "baseline", "history", "aa", *RUN_OPTIONS, *GATE_OPTIONS, *FILE_OPTIONS}
     unknown = sorted({*marker.kwargs} - options)
     if unknown or marker.args or "items" not in marker.kwargs:
         wrong = f"it has no option {unknown[0]!r}" if unknown else "it needs items=…"
@@ -108,8 +122,10 @@ def _evaluate(test: pytest.Function, options: Mapping[str, Any]) -> str:
     from mosaico.sdk.offline import gate
 
     items = options["items"]
+    judges = ("metrics", "kpis", "config")
+    task = _Task(test, is_judged_by_metrics=any(options.get(name) for name in judges))
     experiment = run_experiment(
-        _task_of(test, is_judged_by_metrics=bool(options.get("metrics") or options.get("kpis"))),
+        task.attempt,
         test.path.parent / items if isinstance(items, str) else items,
         save=_result_folder(test),
         # pytest prints what a failed test wrote: a line per attempt would hide the verdict.
@@ -133,6 +149,7 @@ def _evaluate(test: pytest.Function, options: Mapping[str, Any]) -> str:
         baseline=baseline,
         **_earlier_runs(test, options),
         **{name: options[name] for name in GATE_OPTIONS if name in options},
+        **({} if task.is_judged_by_assertions else _benchmark(test, options)),
     )
     if not report.passed:
         compare = f"details: mosaico compare {baseline} {experiment.path}"
@@ -153,25 +170,50 @@ def _earlier_runs(test: pytest.Function, options: Mapping[str, Any]) -> dict[str
     }
 
 
-def _task_of(test: pytest.Function, *, is_judged_by_metrics: bool) -> Callable[[Any], Any]:
-    """The test as an agent. A test that returns nothing is judged by its assertions."""
-    fixtures = {name: test.funcargs[name] for name in inspect.signature(test.obj).parameters}
-    call = partial(test.obj, **{name: fixtures[name] for name in fixtures if name != "item"})
+def _benchmark(test: pytest.Function, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The file and the benchmark that judge: of the marker, of the command line, or `mosaico.yaml` in the current folder."""
+    # Loaded by evaluations only.
+    from mosaico.project_file.benchmark_options import find_default_file
 
-    async def attempt(item: Any) -> Any:
-        arguments = {"item": item} if "item" in fixtures else {}
+    name = options.get("benchmark") or test.config.getoption(BENCHMARK)
+    if config := options.get("config"):
+        return {"config": test.path.parent / config, "benchmark": name}
+    config = test.config.getoption(CONFIG)
+    if config == NO_FILE:
+        return {}
+    return {"config": config or find_default_file(), "benchmark": name}
+
+
+class _Task:
+    """The test as an agent. A test that returns nothing is judged by its assertions."""
+
+    def __init__(self, test: pytest.Function, *, is_judged_by_metrics: bool) -> None:
+        self._fixtures = {
+            name: test.funcargs[name] for name in inspect.signature(test.obj).parameters
+        }
+        others = {name: self._fixtures[name] for name in self._fixtures if name != "item"}
+        self._call = partial(test.obj, **others)
+        self._is_judged_by_metrics = is_judged_by_metrics
+        self._has_answers = False
+
+    @property
+    def is_judged_by_assertions(self) -> bool:
+        """Whether no attempt returned an answer that metrics could judge."""
+        return not (self._is_judged_by_metrics or self._has_answers)
+
+    async def attempt(self, item: Any) -> Any:
+        arguments = {"item": item} if "item" in self._fixtures else {}
         try:
-            returned = call(**arguments)
+            returned = self._call(**arguments)
             answer = await returned if inspect.isawaitable(returned) else returned
         except AssertionError as error:
-            if is_judged_by_metrics:
+            if self._is_judged_by_metrics:
                 raise
             return {"output": str(error), "scores": {"TASK_PASSED": 0.0}}
-        if answer is None and not is_judged_by_metrics:
+        if answer is None and not self._is_judged_by_metrics:
             return {"output": "", "scores": {"TASK_PASSED": 1.0}}
+        self._has_answers = True
         return answer
-
-    return attempt
 
 
 def _describe(report: "GateReport") -> list[str]:

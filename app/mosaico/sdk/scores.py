@@ -4,6 +4,7 @@ Results are a path of a file that `mosaico score` reads, rows (dicts with column
 traces, or a data frame of pandas.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from mosaico.core.parameter_names import UserInterface, messages_for
 from mosaico.metrics.aggregate import STATISTICS, Aggregate, reason_name
 from mosaico.metrics.file_scores import score_file
 from mosaico.metrics.offline_models import LlmOptions, LlmUsage, OfflineModels
-from mosaico.sdk.inputs import Metrics, Results, metrics_text, open_reader, source_of
+from mosaico.sdk.inputs import Metrics, Results, benchmark_of, open_reader, source_of
 from mosaico.sdk.tables import frame_of, html_of, text_of
 from mosaico.traces.files.read_options import ReadOptions
 
@@ -38,7 +39,7 @@ class Scores:
     """The metrics of some results.
 
     `metrics` has the statistics by metric, `rows` one row for each result, in their order. `kpi` is
-    the value of the `formula`; when it is undefined it is None, and `kpi_reason` says why. `remarks`
+    the value of the `formula`; when it is undefined it is None, and `kpi_reason` says why. `kpis` are those of the `config`. `remarks`
     say how the results were read. `llm_usage` is what metrics that call a model took.
     """
 
@@ -47,6 +48,7 @@ class Scores:
     formula: str | None = None
     kpi: float | None = None
     kpi_reason: str | None = None
+    kpis: Mapping[str, float | None] = field(default_factory=dict)
     remarks: Sequence[str] = ()
     llm_usage: LlmUsage = field(default_factory=LlmUsage)
 
@@ -88,6 +90,8 @@ def score(
     results: Results,
     *,
     metrics: Metrics | None = None,
+    config: str | os.PathLike[str] | None = None,
+    benchmark: str | None = None,
     formula: str | None = None,
     columns: Mapping[str, str] | None = None,
     input_format: str | None = None,
@@ -97,7 +101,8 @@ def score(
     """The metrics of some results, and the KPI of a formula over them.
 
     `metrics` are names such as `"ROUGE"` and objects such as `{"key": "ROUGE", "options":
-    {"useStemmer": True}}`; without them, all metrics with a value that call no model are computed.
+    {"useStemmer": True}}`; without them, all metrics with a value that call no model are computed. `config` is a file such as `mosaico.yaml` whose
+    `benchmark` (by default the only one) names metrics, and errors that are not the agent's.
     `columns` names the columns of fields, such as `{"output": "answer"}`; the others are guessed.
     `read_options` are the further options of reading a file: what a list of expected answers means, the numbers of labels,
     what to strip of the answers, `strict`.
@@ -108,10 +113,12 @@ def score(
             respond, `LlmBudgetExhausted` when a limit of `llm` does not suffice.
     """
     remarks: list[str] = []
-    reader = open_reader(remarks, columns, input_format, read_options)
+    chosen = benchmark_of(config, benchmark, metrics, remarks)
+    reader = open_reader(remarks, columns, input_format, read_options, chosen.infra_errors)
     models = OfflineModels(llm)
     source = source_of(results, "results")
-    scores = score_file(source, metrics_text(metrics), formula, reader, models)
+    formulas = {name: kpi.formula for name, kpi in chosen.kpis.items()}
+    scores = score_file(source, chosen.metrics, formula, reader, models, formulas)
     kpi = scores.kpi
     return Scores(
         metrics=scores.aggregates,
@@ -127,6 +134,7 @@ def score(
         formula=formula,
         kpi=kpi.value if kpi else None,
         kpi_reason=kpi.reason if kpi else None,
+        kpis={name: kpi.value for name, kpi in scores.kpis.items()},
         remarks=[*remarks, *filter(None, [scores.warning])],
         llm_usage=models.usage,
     )

@@ -15,6 +15,7 @@ from mosaico.comparison.change_text import describe_change
 from mosaico.kpis.verdict_types import ValueVerdict
 from tests.integration.comparison.conftest import CompleteRun, gate, traces
 from tests.support.service import Service
+from tests.unit.ci.test_gate_pipelines import GITLAB, run_action, run_shell
 
 
 @pytest.fixture
@@ -171,3 +172,40 @@ def test_change__has_the_same_numbers_everywhere(
         assert text.change in content.replace("\\<", "<").replace("-0.", "−0."), words
     plot = service.send("GET", f"/benchmark-runs/{worse}/plot", params={"against": first}).text
     assert text.change in html.unescape(plot)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_gate__summary_links_the_comparison_with_the_ids_of_its_runs(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    first, second = (
+        complete_run(name, traces(range(n)))["id"] for name, n in (("a", 2), ("b", 20))
+    )
+    judged = ("--run", second, "--max-drop", "quality=0.05", "--format", "markdown")
+    result = gate(*judged, env=address_of(service))
+    assert result.exit_code == 1, result.output
+    line = next(x for x in result.stdout.splitlines() if x.startswith("Page of the comparison"))
+    assert f"candidate `{second}`" in line
+    assert f"baseline `{first}`" in line
+    address = re.search("<(.*?)>", line)
+    assert address is not None
+    page = service.client.get(address[1], headers={"Accept": "text/html"})
+    assert page.status_code == 200
+    assert "quality" in page.text
+
+
+@pytest.mark.usefixtures("at_once")
+def test_pipelines__link_the_comparison_of_the_service_of_the_job(
+    service: Service, complete_run: CompleteRun, tmp_path: Path
+) -> None:
+    first, second = (
+        complete_run(name, traces(range(n)))["id"] for name, n in (("a", 2), ("b", 20))
+    )
+    address = address_of(service)
+    job = {f"env.{name}": value for name, value in address.items()}
+    assert run_action(tmp_path, job, run=second) == 1
+    summary = (tmp_path / "summary.md").read_text()
+    link = f"Page of the comparison: <{address['MOSAICO_URL']}/compare?base={first}&run={second}>"
+    assert link in summary
+    [script] = GITLAB["script"]
+    assert link in run_shell(script, tmp_path, GATE_RUN=second, **address).stdout

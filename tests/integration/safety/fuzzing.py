@@ -232,6 +232,8 @@ def fuzzer_of(service: Service) -> Fuzzer:
     known_ids["incidentId"] = service.get("/incidents")["items"][0]["id"]
     note = {"text": "A note of tests."}
     known_ids["noteId"] = service.post(f"/incidents/{known_ids['incidentId']}/notes", note)["id"]
+    owned = {"file": "f", "path": "agents/a", "kind": "agent", "objectId": "agent-001"}
+    known_ids["projectObjectId"] = service.post("/project-objects", owned)["id"]
     delivery = service.post("/notifications/test", endpoint)
     known_ids |= {"deliveryId": delivery["id"], "notificationId": delivery["notificationId"]}
     known_ids["endpointId"] = delivery["endpointId"]

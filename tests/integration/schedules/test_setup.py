@@ -11,8 +11,9 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from mosaico.metrics.measures import list_measures
 from mosaico.metrics.types import Direction
-from mosaico.overview.setup_fields import DEFAULTS, Setup, list_measures
+from mosaico.overview.setup_fields import DEFAULTS, Setup
 from mosaico.overview.setup_message import write_bad_night
 from mosaico.traces.types import Trace
 from tests.support.page_reads import HTML, read_page

@@ -77,7 +77,17 @@ def run_action(folder: Path, context: dict[str, str], **inputs: str) -> int:
 
 
 def substitute(text: str, values: dict[str, str]) -> str:
-    return re.sub(r"\$\{\{ (\S+) \}\}", lambda match: values[match[1]], text)
+    """The text with its expressions: a name, or the first of several names that has a value."""
+
+    def evaluate(match: re.Match[str]) -> str:
+        names = match[1].split(" || ")
+        # As on the server, a variable of the job that is not set is empty.
+        given = (
+            values.get(name, "") if name.startswith("env.") else values[name] for name in names
+        )
+        return next(filter(None, given), "")
+
+    return re.sub(r"\$\{\{ (.+?) \}\}", evaluate, text)
 
 
 PULL_REQUEST = {

@@ -55,6 +55,12 @@ def test_gate_reports__lead_to_the_page_of_the_run() -> None:
     visible, _, _ = gate_markdown(result).partition("<details>")
     assert f"<{page}>" in visible
     assert page in gate_junit(result)
+    comparison = "https://mosaico.example/compare?base=run-1&run=run-2"
+    linked = replace(result, comparison_page=comparison)
+    assert gate_json(linked)["comparisonPage"] == comparison
+    visible, _, _ = gate_markdown(linked).partition("<details>")
+    assert f"<{comparison}>" in visible
+    assert all(f"`{run}`" in visible for run in (linked.candidate, *linked.baselines))
 
 
 def test_markdown__reason_without_checks_is_visible() -> None:

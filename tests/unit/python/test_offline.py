@@ -14,8 +14,8 @@ import mosaico
 from mosaico import GateOutcome, Invalid, NotFound, Trace, Verdict
 from mosaico.gating.cli import cli as gate_cli
 from mosaico.gating.rules import NothingToGate
-from mosaico.metrics.cli import cli as score_cli
 from mosaico.reporting.compare_cli import cli as compare_cli
+from mosaico.reporting.score_cli import cli as score_cli
 from mosaico.sdk.tables import PandasMissing
 from tests.support.references import Reference
 

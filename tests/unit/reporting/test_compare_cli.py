@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mosaico.gating.cli import cli as gate_cli
-from mosaico.metrics.cli import cli as score_cli
 from mosaico.reporting.compare_cli import cli
+from mosaico.reporting.score_cli import cli as score_cli
 from tests.support.texts import assert_names
 
 ITEMS = 40

@@ -69,9 +69,10 @@ def post_request(path: str, body: JSON | None = None, *, once: str | None = None
     return ApiRequest("POST", path, options={"json": body, "headers": _idempotency_key(once)})
 
 
-def patch_request(path: str, body: JSON) -> ApiRequest:
-    """A request that changes the fields in `body`."""
-    return ApiRequest("PATCH", path, options={"json": body})
+def patch_request(path: str, body: JSON, etag: str | None = None) -> ApiRequest:
+    """A request that changes the fields in `body` of the version with this `etag`; without one, of any."""
+    headers = {"If-Match": etag} if etag else {}
+    return ApiRequest("PATCH", path, options={"json": body, "headers": headers})
 
 
 def upload_request(

@@ -107,9 +107,11 @@ class ApiClient:
         """
         return self.perform(fetch_json(post_request(path, body, once=once)))
 
-    def patch(self, path: str, body: JSON) -> JSON:
-        """Change the fields in `body`; returns the changed document."""
-        return self.perform(fetch_json(patch_request(path, body)))
+    def patch(self, path: str, body: JSON, etag: str | None = None) -> JSON:
+        """Change the fields in `body`; returns the changed document. Raises: `Conflict` also if it no longer has
+        this `etag`.
+        """
+        return self.perform(fetch_json(patch_request(path, body, etag)))
 
     def put(self, path: str, body: JSON) -> JSON:
         """Replace the document at a path; returns the new one."""

@@ -62,7 +62,9 @@ REMEDIES: Mapping[str, str] = {
     "run-is-baseline": "`mosaico benchmarks baseline BENCHMARK --unpin` unpins it",
     "schedule-still-running": "`mosaico runs start BENCHMARK AGENT` starts a parallel run",
     "too-many-requests": "repeat the command after a few seconds",
+    "object-of-other-file": "another `mosaico apply` of this file runs; repeat the command after it",
     "unknown-metric": "`mosaico plugins` lists all metrics",
+    "unknown-project-object": "`mosaico apply FILE --dry-run` shows the objects of a file",
 }
 
 

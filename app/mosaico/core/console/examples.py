@@ -6,6 +6,10 @@ placeholder for an ID. A unit test parses every example.
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "help": ("mosaico help runs start",),
+    "init": (
+        "mosaico init",
+        "mosaico init --agent-command './my-agent {input}'",
+    ),
     "serve": ("mosaico serve",),
     "api": ("mosaico api",),
     "worker": ("mosaico worker",),
@@ -17,6 +21,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "db url": ("mosaico db url",),
     "db psql": ("mosaico db psql -c 'SELECT version()'",),
     "db upgrade": ("mosaico db upgrade",),
+    "apply": (
+        "mosaico apply mosaico.yaml --dry-run",
+        "mosaico apply mosaico.yaml",
+        "mosaico apply mosaico.yaml --prune",
+    ),
+    "export": (
+        "mosaico export --out mosaico.yaml",
+        "mosaico export --benchmark nightly --name support",
+    ),
     "agents list": ("mosaico agents list --json",),
     "agents show": ("mosaico agents show support-bot",),
     "agents create": ("mosaico agents create --id support-bot --name 'Support bot'",),
@@ -138,6 +151,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mosaico compare last-week.csv today.csv",
         "mosaico compare last-week.csv today.csv --map output=answer,item=id",
     ),
+    "watch": ("mosaico watch last-week.csv today.csv",),
     "score": (
         "mosaico score today.csv",
         "mosaico score today.csv --metrics ROUGE:useStemmer=true,BLEU",

@@ -20,11 +20,10 @@ from mosaico.core.errors import UnusableInput
 from mosaico.core.text import join_words
 from mosaico.metrics.file_options import (
     METRICS_HELP,
-    Config,
     ModelLimits,
-    choose_metrics,
     open_models,
 )
+from mosaico.project_file.benchmark_options import BenchmarkOptions, choose_benchmark
 from mosaico.traces.files.options import InputOptions, open_reader
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def score(
             help=f"{METRICS_HELP} (default: all with a value).",
         ),
     ] = None,
-    config: Config = None,
+    benchmark_options: BenchmarkOptions,
     formula: Annotated[
         str | None,
         typer.Option("--formula", help="Formula of a KPI over all traces."),
@@ -76,16 +75,19 @@ def score(
     from mosaico.metrics.registry import load_metrics
 
     load_metrics(warn_failed_plugin)
-    chosen = choose_metrics(metrics, config)
-    metrics = chosen.metrics
+    chosen = choose_benchmark(metrics, benchmark_options)
     reader = open_reader(input_options, infra_errors=chosen.infra_errors)
     with open_models(limits) as models:
-        scores = score_file(file, metrics, formula, reader, models)
+        formulas = {name: kpi.formula for name, kpi in chosen.kpis.items()}
+        scores = score_file(file, chosen.metrics, formula, reader, models, formulas)
     if not scores.rows:
         raise UnusableInput(
             f"{file} has no traces", hint="write one JSON object per line, or a CSV table"
         )
     _print_missing(scores)
+    for name, kpi in scores.kpis.items():
+        if kpi.value is None:
+            print_warning(f"KPI {format_cell(name)} is undefined: {kpi.reason}")
     if scores.warning:
         print_warning(format_cell(scores.warning))
     if output is OutputFormat.JSON:
@@ -114,6 +116,9 @@ def _print_json(scores: "FileScores", usage: "LlmUsage") -> None:
     if scores.formula is not None and scores.kpi is not None:
         kpi = {"formula": scores.formula.text, **scores.kpi._asdict()}
         write(f',"kpi":{encode_json(kpi, sys.stdout)}')
+    if scores.kpis:
+        kpis = {name: kpi._asdict() for name, kpi in scores.kpis.items()}
+        write(f',"kpis":{encode_json(kpis, sys.stdout)}')
     if usage:
         write(f',"llmUsage":{encode_json(usage.as_json(), sys.stdout)}')
     write("}\n")
@@ -124,10 +129,11 @@ def _print_table(scores: "FileScores") -> None:
         [key, *(format_cell(aggregate.statistic(name)) for name in STATISTICS)]
         for key, aggregate in scores.aggregates.items()
     ]
+    values = {name: kpi.value for name, kpi in scores.kpis.items()}
     if scores.formula is not None and scores.kpi is not None:
-        rows.append(
-            [scores.formula.text, format_cell(scores.kpi.value), *[""] * (len(STATISTICS) - 1)]
-        )
+        values[scores.formula.text] = scores.kpi.value
+    empty = [""] * (len(STATISTICS) - 1)
+    rows += [[format_cell(name), format_cell(value), *empty] for name, value in values.items()]
     print_table(Table(["metric", *STATISTICS], rows))
 
 

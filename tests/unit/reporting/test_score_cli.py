@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 from typer.testing import CliRunner, Result
 
-from mosaico.metrics.cli import cli
+from mosaico.reporting.score_cli import cli
 
 LINES: Final[list[dict[str, Any]]] = [
     {"traceId": "a", "expectedOutput": "the cat sat", "output": "the cat sat", "scores": {"Q": 1}},

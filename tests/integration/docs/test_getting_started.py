@@ -1,0 +1,49 @@
+"""docs/getting-started.md: `init` prints these lines, and the file that it writes judges files."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from mosaico.cli import cli
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "getting-started.md"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "support"
+    path.mkdir()
+    monkeypatch.chdir(path)
+    monkeypatch.setenv("TZ", "Europe/Madrid")
+    for name in list(os.environ):
+        if name.startswith(("MOSAICO_", "LANGFUSE_", "OTEL_", "SLACK_")):
+            monkeypatch.delenv(name)
+    for age, (name, wrong) in enumerate((("today", 14), ("last-week", 2))):
+        rows = [f"q{n},yes,{'no' if n < wrong else 'yes'}\n" for n in range(40)]
+        file = path / f"{name}.csv"
+        file.write_text("id,expected,output\n" + "".join(rows))
+        os.utime(file, (1_700_000_000 - age, 1_700_000_000 - age))
+    return path
+
+
+def block(language: str) -> str:
+    match = re.search(rf"^```{language}\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    assert match is not None
+    return match[1]
+
+
+def test_getting_started__init_prints_the_page(folder: Path) -> None:
+    command, _, printed = block("console").removeprefix("$ mosaico ").partition("\n")
+    done = CliRunner().invoke(cli, command.split())
+    assert done.exit_code == 0, done.output
+    assert sorted(done.output.splitlines()) == sorted(printed.splitlines())
+
+
+def test_getting_started__file_judges_files_and_says_the_line(folder: Path) -> None:
+    assert CliRunner().invoke(cli, ["init"]).exit_code == 0
+    done = CliRunner().invoke(cli, ["compare", "last-week.csv", "today.csv"])
+    assert done.stdout.startswith("REGRESSED: pass rate")
+    assert block("text").strip() in done.stderr
