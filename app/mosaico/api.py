@@ -49,6 +49,8 @@ from mosaico.overview.router import router as overview
 from mosaico.overview.search_page import router as search_page
 from mosaico.overview.setup_pages import router as setup_pages
 from mosaico.overview.system_pages import router as system_pages
+from mosaico.overview.trace_item_router import form_router as trace_item_form
+from mosaico.overview.trace_item_router import router as trace_items
 from mosaico.overview.version_router import router as agent_versions
 from mosaico.reporting.pages import router as trend_page
 from mosaico.reporting.router import history_router as kpi_files
@@ -65,6 +67,8 @@ from mosaico.runs.router import router as benchmark_runs
 from mosaico.schedules.pages import router as schedule_pages
 from mosaico.schedules.router import router as schedule_configs
 from mosaico.schedules.router import summary_router as daily_summary
+from mosaico.traces.datasets.pages import router as item_pages_of_datasets
+from mosaico.traces.datasets.router import router as datasets
 from mosaico.traces.otel.router import LOGS_PATH, TRACES_PATH
 from mosaico.traces.otel.router import PATHS as OTLP_PATHS
 from mosaico.traces.otel.router import router as otlp_receiver
@@ -82,7 +86,9 @@ STREAMED_ROUTES = frozenset[tuple[str, str]](
         ("POST", f"{PREFIX}/local-datasets/import"),
         ("POST", TRACES_PATH),
         ("POST", LOGS_PATH),
+        ("POST", f"{PREFIX}/datasets/import"),
         ("POST", "/datasets"),
+        ("POST", "/datasets/import"),
     }
 )
 
@@ -106,6 +112,8 @@ ROUTERS: tuple[Router, ...] = (
     kpi_files,
     text_erasure,  # before the datasets, whose names match its path
     local_datasets,
+    trace_items,
+    datasets,
     webhooks,
     webhook_secrets,
     langfuse_secrets,
@@ -157,6 +165,8 @@ PAGES: tuple[Router, ...] = (
     formula_page,
     search_page,
     system_pages,
+    trace_item_form,
+    item_pages_of_datasets,
     dataset_pages,
     setup_pages,
     trigger_pages,
