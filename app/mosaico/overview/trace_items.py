@@ -1,5 +1,6 @@
 """Items from traces: what an agent was asked in a run, in production or in an upload, as an item of a dataset."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -22,21 +23,20 @@ from mosaico.traces.uploads.queries import get_local_dataset
 
 
 class TraceOrigin(NamedTuple):
-    """A stored trace, and the rules of the benchmark whose run has it."""
+    """A stored trace, what has it, and the rules of the benchmark whose run that is."""
 
     trace: CollectedTrace
+    source: Mapping[str, str]
     redact: RedactionRules | None = None
 
 
 def add_item_from_trace(
-    session: Session, body: TraceItemCreate, *, by: str, now: datetime
+    session: Session, origin: TraceOrigin, body: TraceItemCreate, *, by: str, now: datetime
 ) -> EditResult:
     """Make an item of a trace: its question, and the expected answer of the request, otherwise that of the trace.
 
-    Raises: `TraceWithoutInput`, `ItemExists` where the dataset has another item with its ID, and the errors of the
-    run or the upload.
+    Raises: `TraceWithoutInput`, `ItemExists` where the dataset has another item with its ID.
     """
-    origin = _find_trace(session, body)
     trace = origin.trace
     if not trace.input:
         raise TraceWithoutInput
@@ -48,12 +48,11 @@ def add_item_from_trace(
         raise ItemExists(
             f"the dataset {dataset.name!r} has another item {item.id!r:.80}; edit it, or send another itemId"
         )
-    source = {"run_id": body.run_id, "upload_id": body.upload_id, "trace_id": body.trace_id}
     edit = ItemEdit(
         base_version=version,
         items=[item],
         note=body.note,
-        origins={item.id: {name: value for name, value in source.items() if value}},
+        origins={item.id: {**origin.source, "trace_id": trace.trace_id}},
         redact=origin.redact,
     )
     return service.edit_dataset(session, dataset.id, edit, by=by, now=now)
@@ -67,15 +66,18 @@ def _find_equal(session: Session, dataset_id: str, version: int, item: DatasetIt
     return state.input == item.input
 
 
-def _find_trace(session: Session, body: TraceItemCreate) -> TraceOrigin:
-    """Raises: `RunNotFound`, `RunPurged`, `TraceNotFound`, `UploadNotFound`, `UploadTraceNotFound`."""
-    if body.run_id is not None:
-        run = get_run_with_traces(session, body.run_id)
-        detail = get_trace(session, run, body.trace_id)
-        return TraceOrigin(detail.trace, get_benchmark(session, run.benchmark_id).redact)
-    upload = get_local_dataset(session, body.upload_id or "")
-    trace = find_collected_trace(session, upload.collection_id, body.trace_id)
-    return TraceOrigin(UploadTraceNotFound.unless(trace))
+def find_trace_of_run(session: Session, run_id: str, trace_id: str) -> TraceOrigin:
+    """A trace of a run. Raises: `RunNotFound`, `RunPurged`, `TraceNotFound`."""
+    run = get_run_with_traces(session, run_id)
+    trace = get_trace(session, run, trace_id).trace
+    return TraceOrigin(trace, {"run_id": run.id}, get_benchmark(session, run.benchmark_id).redact)
+
+
+def find_trace_of_upload(session: Session, upload_id: str, trace_id: str) -> TraceOrigin:
+    """A trace of an upload. Raises: `UploadNotFound`, `UploadTraceNotFound`."""
+    upload = get_local_dataset(session, upload_id)
+    trace = find_collected_trace(session, upload.collection_id, trace_id)
+    return TraceOrigin(UploadTraceNotFound.unless(trace), {"upload_id": upload.id})
 
 
 def _item_of(trace: CollectedTrace, body: TraceItemCreate) -> DatasetItem:

@@ -281,26 +281,38 @@ def test_trace__of_a_run_becomes_an_item_with_the_corrected_answer_and_its_origi
     )
     run = service.complete_run()
     body = {
-        "dataset": "support", "runId": run["id"], "traceId": "t-0",
+        "dataset": "support", "traceId": "t-0",
         "expectedOutput": "yes, ada@x.org", "note": "seen in production",
     }  # fmt: skip
-    result = service.post("/datasets/from-trace", body)
+    result = service.post(f"/benchmark-runs/{run['id']}/dataset-items", body)
     assert (result["version"], result["added"], result["name"]) == (1, 1, "support")
     row = items_of(service, {"id": result["datasetId"]}, 1)["i-0"]
     assert "ada@" not in row["input"] + row["expectedOutput"]
     assert row["expectedOutput"].startswith("yes, ")
     assert row["origin"] == {"runId": run["id"], "uploadId": None, "traceId": "t-0"}
-    # The same again changes nothing; another question under the ID is another item.
-    again = service.post("/datasets/from-trace", body)
+    # The same again changes nothing.
+    again = service.post(f"/benchmark-runs/{run['id']}/dataset-items", body)
     assert (again["version"], again["isNew"]) == (1, False)
-    upload = service.upload([pair(0, None, "no", input="else?")], run_name="other")
-    other = {"dataset": "support", "uploadId": upload["id"], "traceId": "t-0"}
-    problem = service.expect_problem(409, "POST", "/datasets/from-trace", other)
-    assert problem["type"] == "/problems/item-exists"
-    assert service.post("/datasets/from-trace", {**other, "itemId": "n-1"})["version"] == 2
-    service.expect_problem(
-        422, "POST", "/datasets/from-trace", {**other, "runId": run["id"], "itemId": "n-2"}
+
+
+def test_trace__of_an_upload_becomes_an_item_and_never_replaces_another_one(
+    service: Service,
+) -> None:
+    create_dataset(service, item(0))
+    upload = service.upload([pair(0, None, "no", input="else?"), pair(1)])
+    path, body = (
+        f"/local-datasets/{upload['id']}/dataset-items",
+        {"dataset": "support", "traceId": "t-0"},
     )
+    problem = service.expect_problem(409, "POST", path, body)
+    assert problem["type"] == "/problems/item-exists"
+    result = service.post(path, {**body, "itemId": "n-1"})
+    assert result["version"] == 2
+    row = items_of(service, {"id": result["datasetId"]}, 2)["n-1"]
+    assert row["origin"] == {"runId": None, "uploadId": upload["id"], "traceId": "t-0"}
+    # A trace without a question, and one that does not exist.
+    service.expect_problem(422, "POST", path, {**body, "traceId": "t-1"})
+    service.expect_problem(404, "POST", path, {**body, "traceId": "nobody"})
 
 
 def test_purge__erases_items_in_all_versions(service: Service) -> None:

@@ -10,11 +10,11 @@ class DatasetNotFound(NotFound):
 
 
 class VersionNotFound(NotFound):
-    """The dataset has no such version; GET /api/v1/datasets/{datasetId}/versions lists its versions."""
+    """The dataset has no such version; GET /api/v1/datasets/{setId}/versions lists its versions."""
 
 
 class ItemNotFound(NotFound):
-    """The dataset has no item with this ID; GET /api/v1/datasets/{datasetId}/items lists its items."""
+    """The dataset has no item with this ID; GET /api/v1/datasets/{setId}/items lists its items."""
 
 
 class DatasetNameTaken(Conflict):

@@ -28,6 +28,7 @@ COLUMNS: Final = (
     "tags",
     "attributes",
 )
+_HEADER: Final = ",".join(COLUMNS).encode()
 # The columns of CSV that hold JSON.
 _DOCUMENTS: Final = frozenset({"expectedAny", "expectedAll", "tags", "attributes"})
 # A mark of a spreadsheet in front of a file of UTF-8.
@@ -75,15 +76,19 @@ def read_items_file(name: str, file: IO[bytes]) -> list[DatasetItem]:
         raise UnreadableItems(
             f"{name}: it is not a text file; send CSV or JSON Lines, or use `mosaico items import`, which reads more formats"
         )
-    if first_line == ",".join(COLUMNS).encode():
+    if first_line == _HEADER:
         return [*_read_csv(name, file)]
-    if _is_export_line(first_line):
+    if is_export(first_line):
         return [*_read_lines(name, file)]
     items = map(item_of, read_items(name, file))
     return unique_items(filter(None, items), name)
 
 
-def _is_export_line(line: bytes) -> bool:
+def is_export(first_line: bytes) -> bool:
+    """Return whether a file with this first line is an export, or one of the same form."""
+    line = first_line.removeprefix(_MARK).strip()
+    if line == _HEADER:
+        return True
     try:
         document = parse_json(line)
     except (AppError, ValueError):

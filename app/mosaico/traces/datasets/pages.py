@@ -33,7 +33,7 @@ router = Router()
 NAV: Final = "/datasets"
 # On the page of a dataset; the API lists all of them.
 SHOWN_VERSIONS: Final = PageQuery(20)
-DatasetId = Annotated[str, Path(alias="datasetId")]
+DatasetId = Annotated[str, Path(alias="setId")]
 ItemName = Annotated[str, Query(max_length=1000)]
 VersionField = Annotated[str, Query(max_length=20)]
 
@@ -46,7 +46,7 @@ class ItemsFileForm(WireModel):
     note: ShortText | None = None
 
 
-@router.get("/datasets/{datasetId}/items", dependencies=READ)
+@router.get("/datasets/{setId}/items", dependencies=READ)
 def show_items(
     request: Request, dataset_id: DatasetId, res: Res, query: ListQuery, version: VersionField = ""
 ) -> Response:
@@ -54,7 +54,7 @@ def show_items(
     return _render_items(request, res, dataset_id, query, version)
 
 
-@router.get("/datasets/{datasetId}/item", dependencies=READ)
+@router.get("/datasets/{setId}/item", dependencies=READ)
 def show_item(request: Request, dataset_id: DatasetId, res: Res, item: ItemName = "") -> Response:
     """One item with its history, and the form that changes it."""
     return _render_item(request, res, dataset_id, item)
@@ -71,7 +71,7 @@ def create_dataset(form: SentForm, res: Res) -> Response:
     return see_other(path_of("datasets", dataset.id, "items"))
 
 
-@router.post("/datasets/{datasetId}/items", dependencies=RUN)
+@router.post("/datasets/{setId}/items", dependencies=RUN)
 def add_item(request: Request, dataset_id: DatasetId, form: SentForm, res: Res) -> Response:
     """Add an item: the next version."""
     checked = check_form(ItemContent, _content_of(form, form.text("id")))
@@ -88,7 +88,7 @@ def add_item(request: Request, dataset_id: DatasetId, form: SentForm, res: Res) 
     return see_other(path_of("datasets", dataset_id, "items"))
 
 
-@router.post("/datasets/{datasetId}/item", dependencies=RUN)
+@router.post("/datasets/{setId}/item", dependencies=RUN)
 def change_item(request: Request, dataset_id: DatasetId, form: SentForm, res: Res) -> Response:
     """Change or retire an item: the next version. What was typed stays where somebody else was faster."""
     item_id = form.text("item")

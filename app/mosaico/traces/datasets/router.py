@@ -67,7 +67,7 @@ _FILE_RESPONSE: Final[dict[int | str, dict[str, Any]]] = {
     }
 }
 
-DatasetId = Annotated[str, Path(alias="datasetId")]
+DatasetId = Annotated[str, Path(alias="setId")]
 Version = Annotated[int | None, Query(ge=0, description="Version; the newest one without it.")]
 
 
@@ -98,14 +98,14 @@ def create_dataset(body: DatasetCreate, once: Idempotent) -> Response:
     )
 
 
-@router.get("/{datasetId}", dependencies=READ)
+@router.get("/{setId}", dependencies=READ)
 def get_dataset(dataset_id: DatasetId, res: Res) -> DatasetView:
     """Get a dataset with its newest version."""
     with res.db.read() as session:
         return DatasetView.model_validate(queries.get_dataset(session, dataset_id))
 
 
-@router.get("/{datasetId}/versions", dependencies=READ)
+@router.get("/{setId}/versions", dependencies=READ)
 def list_versions(dataset_id: DatasetId, res: Res, page: PageParams) -> Page[DatasetVersionView]:
     """List the versions of a dataset, newest first."""
     with res.db.read() as session:
@@ -114,7 +114,7 @@ def list_versions(dataset_id: DatasetId, res: Res, page: PageParams) -> Page[Dat
         return Page(items=rows.rows, next_cursor=rows.next_cursor)
 
 
-@router.get("/{datasetId}/versions/{version}", dependencies=READ)
+@router.get("/{setId}/versions/{version}", dependencies=READ)
 def get_version(
     dataset_id: DatasetId, version: Annotated[int, Path(ge=0)], res: Res
 ) -> DatasetVersionView:
@@ -125,7 +125,7 @@ def get_version(
 
 
 @router.post(
-    "/{datasetId}/versions",
+    "/{setId}/versions",
     status_code=201,
     response_model=EditResult,
     dependencies=RUN,
@@ -192,7 +192,7 @@ def version_path(result: EditResult) -> str:
     return f"/api/v1/datasets{path_of(result.dataset_id)}/versions/{result.version}"
 
 
-@router.get("/{datasetId}/items", dependencies=READ)
+@router.get("/{setId}/items", dependencies=READ)
 def list_items(
     dataset_id: DatasetId, res: Res, page: PageParams, version: Version = None
 ) -> Page[DatasetItemStateView]:
@@ -204,7 +204,7 @@ def list_items(
         return rows.to_page(DatasetItemStateView.model_validate)
 
 
-@router.get("/{datasetId}/item-history", dependencies=READ)
+@router.get("/{setId}/item-history", dependencies=READ)
 def list_item_states(
     dataset_id: DatasetId,
     res: Res,
@@ -220,7 +220,7 @@ def list_item_states(
 
 
 @router.get(
-    "/{datasetId}/export",
+    "/{setId}/export",
     response_class=StreamingResponse,
     responses=_FILE_RESPONSE,
     dependencies=READ,

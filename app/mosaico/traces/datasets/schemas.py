@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Final
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints
 
 from mosaico.core.schemas import ListFilter, ShortText, StoredText, WireModel
 from mosaico.traces.storable_traces import MAX_ATTRIBUTES, MAX_TEXT_CHARS
@@ -105,21 +105,13 @@ class DatasetItemStateView(WireModel):
 
 
 class TraceItemCreate(WireModel):
-    """An item from a trace of a run or of an upload, into the dataset of this name, which is created where it is missing."""
+    """An item from a trace, into the dataset of this name, which is created where it is missing."""
 
     dataset: ShortText
-    run_id: ShortText | None = None
-    upload_id: ShortText | None = None
     trace_id: Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID_CHARS)]
     item_id: ItemId | None = None
     expected_output: ItemText | None = None
     note: ShortText | None = None
-
-    @model_validator(mode="after")
-    def _require_one(self) -> "TraceItemCreate":
-        if (self.run_id is None) == (self.upload_id is None):
-            raise ValueError("send either runId or uploadId")
-        return self
 
 
 class DatasetFilter(ListFilter):
