@@ -56,7 +56,10 @@ _FILE_BODY: Final[dict[str, Any]] = {
                 "schema": {"type": "string"},
                 "example": '{"id": "q1", "input": "1+1?", "expectedOutput": "2"}\n',
             },
-            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+            "application/octet-stream": {
+                "schema": {"type": "string", "format": "binary"},
+                "example": _EXAMPLE,
+            },
         },
     }
 }
