@@ -109,7 +109,7 @@ def change_item(request: Request, dataset_id: DatasetId, form: SentForm, res: Re
     try:
         _store(request, res, dataset_id, edit)
     except EditConflict as error:
-        errors = {"input": without_request(error.detail)}
+        errors = {"input": f"{without_request(error.detail)}. Save again to replace it."}
         return _render_item(
             request, res, dataset_id, item_id, typed=form, errors=errors, status=409
         )
@@ -227,7 +227,7 @@ def _render_items(
         api_parts={"dataset": path_of("datasets", dataset_id), "versions": f"{api}/versions"},
         steps=(Crumb("Datasets", NAV),), dataset=dataset, version=chosen, items=page.rows,
         versions=versions.rows, has_more_versions=versions.next_cursor is not None,
-        typed={name: typed.text(name) for name in ("id", "input", "expectedOutput")} if typed else {},
+        typed={name: typed.text(name) if typed else "" for name in ("id", "input", "expectedOutput")},
         errors=errors or {}, next_cursor=page.next_cursor, searched_rows=0,
         export=f"/api/v1{api}/export",
         command=f"mosaico items import {shlex.quote(dataset.name)} questions.csv",
@@ -263,6 +263,5 @@ def _render_item(
         ),
         dataset=dataset, item=item, history=history, versions=versions,
         typed={name: typed.text(name) for name in shown} if typed else shown,
-        base_version=typed.text("baseVersion") if typed else str(dataset.version),
         errors=errors or {},
     )  # fmt: skip
