@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -328,3 +329,63 @@ def test_purge__erases_items_in_all_versions(service: Service) -> None:
         service.list_items(f"/datasets/{dataset['id']}/item-history", itemId="i-1")
     )
     assert service.post("/local-datasets/purge", {"itemId": "i-2"})["items"] == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_edits__any_sequence_keeps_every_version_and_replays_to_the_same_items(
+    service: Service, seed: int
+) -> None:
+    """Against a model that copies all items for each version."""
+    random = Random(seed)
+    dataset = service.post("/datasets", {"name": "support"})
+    versions: list[dict[str, JSON]] = [{}]
+    edits: list[JSON] = []
+    for _ in range(8):
+        newest = versions[-1]
+        retired = random.sample(sorted(newest), k=min(len(newest), random.randint(0, 2)))
+        items = [
+            item(number, random.choice([None, "a", "b"]), random.choice([None, "else?"]))
+            for number in random.sample(range(6), k=random.randint(0, 3))
+            if f"i-{number}" not in retired
+        ]
+        changes = {"items": items, "retire": retired}
+        result = edit(service, dataset, len(versions) - 1, **changes)
+        kept = {key: row for key, row in newest.items() if key not in retired}
+        after = {**kept, **{row["id"]: row for row in items}}
+        assert result["isNew"] is (after != newest)
+        if result["isNew"]:
+            versions.append(after)
+            edits.append(changes)
+    for version, expected in enumerate(versions):
+        rows = items_of(service, dataset, version)
+        assert {
+            key: {name: row[name] for name in ("id", "input", "expectedOutput")}
+            for key, row in rows.items()
+        } == expected
+    copy = service.post("/datasets", {"name": "copy"})
+    for version, changes in enumerate(edits):
+        edit(service, copy, version, **changes)
+    newest_version = len(versions) - 1
+    assert export_items(service, copy, newest_version, "jsonl") == export_items(
+        service, dataset, newest_version, "jsonl"
+    )
+
+
+def test_comparison__with_an_item_that_is_changed_back_has_it_in_common_again(
+    service: Service,
+) -> None:
+    service.create_agent()
+    service.create_benchmark(metrics=["ACCURACY"])
+    count = 30
+    service.upload(
+        [pair(n, "yes", "yes", input=f"question {n}") for n in range(count)], run_name="before"
+    )
+    service.complete_run(runName="before")
+    dataset = create_dataset(service, *(item(number, "yes") for number in range(count)))
+    edit(service, dataset, 1, items=[item(0, "yes", "else?")])
+    edit(service, dataset, 2, items=[item(0, "yes")])
+    service.upload([pair(n, None, "yes") for n in range(count)], run_name="after")
+    run = service.complete_run(runName="after")
+    # The run before the dataset had versions asked the same, too.
+    assert run["datasetVersion"] == 3
+    assert (run["verdict"]["items"]["compared"], run["verdict"]["items"]["revised"]) == (count, 0)
