@@ -59,6 +59,7 @@ from mosaico.reporting.router import runs_table_router as run_table
 from mosaico.runs.answer_router import router as run_answers
 from mosaico.runs.erasure_router import router as text_erasure
 from mosaico.runs.pages.comparison import router as comparison_page
+from mosaico.runs.pages.dataset import router as benchmark_dataset_page
 from mosaico.runs.pages.estimate import router as estimate_page
 from mosaico.runs.pages.items import router as item_pages
 from mosaico.runs.pages.runs import router as run_pages
@@ -152,6 +153,7 @@ PAGES: tuple[Router, ...] = (
     owner_pages,
     benchmark_forms,
     power_page,
+    benchmark_dataset_page,
     estimate_page,
     schedule_pages,
     alert_page,

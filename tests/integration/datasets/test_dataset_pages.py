@@ -9,6 +9,7 @@ import pytest
 
 from tests.integration.datasets.test_versions import create_dataset, edit, item, items_of
 from tests.support.browser_sessions import HTML, listens, log_in
+from tests.support.langfuse import run_fake_langfuse
 from tests.support.processes import until
 from tests.support.service import JSON, Service, pair
 from tests.support.waiting import LIVENESS_S
@@ -110,3 +111,36 @@ def test_trace__becomes_an_item_with_one_press_and_the_run_names_its_version(
     run = service.complete_run()
     page = person.get(f"/runs/{run['id']}", headers=HTML).text
     assert re.search(r'<a href="/datasets/[^"]+/items\?version=2">\s*support', page)
+
+
+def test_dataset_of_a_benchmark__that_lives_here_is_its_own_page(
+    service: Service, person: httpx.Client
+) -> None:
+    service.create_agent()
+    service.create_benchmark(metrics=["ACCURACY"])
+    page = person.get("/benchmarks/bench-001/dataset", headers=HTML)
+    assert "No items yet" in page.text
+    dataset = create_dataset(service, item(1))
+    page = person.get("/benchmarks/bench-001/dataset", headers=HTML)
+    assert page.headers["location"] == f"/datasets/{dataset['id']}/items"
+
+
+def test_dataset_of_langfuse__is_shown_with_the_link_to_edit_it_and_gets_nothing_of_one_here(
+    service: Service, person: httpx.Client
+) -> None:
+    with run_fake_langfuse() as langfuse:
+        langfuse.experiment(run="night", items=2)
+        service.create_agent(
+            langfuseUrl=langfuse.url,
+            langfusePublicKey=langfuse.public_key,
+            langfuseSecretKey=langfuse.secret_key,
+        )
+        service.create_benchmark(metrics=["ACCURACY"], source="langfuse")
+        # One of the same name, which is another dataset.
+        create_dataset(service, item(1))
+        run = service.complete_run(runName="night")
+    assert (run["status"], run["datasetVersion"]) == ("COMPLETED", None), run
+    page = person.get("/benchmarks/bench-001/dataset", headers=HTML)
+    assert re.search(r'href="http://[^"]+/project/[^"/]+/datasets">Edit it in Langfuse', page.text)
+    for trace in service.list_items(f"/benchmark-runs/{run['id']}/results"):
+        assert f">{trace['itemId']}</a>" in page.text
