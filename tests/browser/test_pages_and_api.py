@@ -99,7 +99,7 @@ OF_PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
         "checkSystem": "`mosaico doctor` asks it; the page of the system has the checks that call nobody",
         **dict.fromkeys(("getNote", "exportNotes"), "a page shows the notes about what it is of"),
         **dict.fromkeys(
-            ("createItemFromRun", "createItemFromUpload", "editDataset", "getVersion", "listItemStates"),
+            ("createItemFromRun", "createItemFromUpload", "editDataset", "getVersion"),
             "forms and pages of datasets and traces do the same under other names",
         ),
         "getSilence": "the list of silences has the whole of each",

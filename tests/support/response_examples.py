@@ -220,7 +220,7 @@ def _parameters(demo: Service, operation_id: str) -> dict[str, Any]:
     if operation_id == "listNights":
         run = _run_of_demo(demo, RUN_NAMES[1])
         return {"itemId": demo.list_items(f"/benchmark-runs/{run['id']}/results")[0]["itemId"]}
-    fixed = {
+    fixed: dict[str, dict[str, Any]] = {
         "listItemStates": {"itemId": "q1"},
         "listAgentVersions": {"benchmarkId": BENCHMARK["id"]},
         "searchByName": {"text": AGENT["name"][:4]},

@@ -215,7 +215,7 @@ def test_run__of_received_spans_is_filled_too(service: Service) -> None:
     service.create_agent()
     service.create_benchmark(metrics=["ACCURACY"], source="otel")
     create_dataset(service, item(0, "right"))
-    attributes = {
+    attributes: dict[str, Any] = {
         "mosaico__dataset": "support", "mosaico__run": "monday", "mosaico__item_id": "i-0",
         "output__value": "right", "input__value": "question 0",
     }  # fmt: skip

@@ -41,6 +41,7 @@ LIST_COMMANDS: Mapping[str, str] = {
     "benchmark-not-found": "benchmarks list",
     "dataset-not-found": "datasets list",
     "item-not-found": "items list DATASET",
+    "upload-trace-not-found": "datasets list",
     "unknown-dataset": "items datasets",
     "version-not-found": "items versions DATASET",
     "delivery-not-found": "notify deliveries list",

@@ -44,20 +44,18 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mosaico items list support --version 3",
     ),
     "items versions": ("mosaico items versions support",),
-    "items add": (
-        'mosaico items add support --id q7 --input "May I return a gift?" --expected "Yes, within 30 days."',
-    ),
+    "items add": ('mosaico items add support --id q7 --input "Gifts?" --expected "30 days"',),
     "items retire": ("mosaico items retire support q7 q9 --yes",),
     "items import": (
         "mosaico items import support questions.csv",
-        "mosaico items import support questions.csv --replace --base-version 3",
+        "mosaico items import support items.csv --replace --base-version 3",
     ),
     "items export": (
         "mosaico items export support items.csv",
         "mosaico items export support items.jsonl --version 3",
     ),
     "items from-trace": (
-        'mosaico items from-trace support trace-17 --run latest --expected "Yes, within 30 days."',
+        'mosaico items from-trace support TRACE --run latest --expected "30 days"',
     ),
     "datasets import": ("mosaico datasets import result.json --name shell-tasks",),
     "datasets list": ("mosaico datasets list --name support",),

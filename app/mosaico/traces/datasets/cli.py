@@ -106,9 +106,10 @@ def list_versions(
 ) -> None:
     """List the versions of a dataset, newest first."""
     with open_api() as api:
-        dataset = _find(api, name)
+        dataset, pages_url = _find(api, name), api.pages_url
         page = api.page(f"{PATH}{path_of(dataset['id'])}/versions", limit=limit)
     print_page(page, VERSION_COLUMNS, output)
+    print_link(f"{pages_url}{path_of('datasets', dataset['id'], 'items')}#versions", output)
 
 
 @cli.command("add")
@@ -127,7 +128,8 @@ def add_item(
     with open_api() as api:
         dataset = _find_or_create(api, name)
         result = _edit(api, dataset, base_version, note, items=[item])
-    _print_edit(result, output)
+        pages_url = api.pages_url
+    _print_edit(result, pages_url, output)
 
 
 @cli.command("retire")
@@ -144,7 +146,8 @@ def retire_items(
     confirm(f"Retire {', '.join(item_ids)} of the dataset {name}?", yes=yes)
     with open_api() as api:
         result = _edit(api, _find(api, name), base_version, note, retire=item_ids)
-    _print_edit(result, output)
+        pages_url = api.pages_url
+    _print_edit(result, pages_url, output)
 
 
 @cli.command("import")
@@ -180,7 +183,8 @@ def import_items(
                 "note": note,
             },
         )
-    _print_edit(result, output)
+        pages_url = api.pages_url
+    _print_edit(result, pages_url, output)
 
 
 @cli.command("export")
@@ -197,12 +201,14 @@ def export_items(
     if file_format not in ("csv", "jsonl"):
         raise WrongUsage(f"{file} is neither .csv nor .jsonl", hint="choose one of these endings")
     with open_api() as api:
-        path = f"{PATH}{path_of(_find(api, name)['id'])}/export"
+        dataset, pages_url = _find(api, name), api.pages_url
+        path = f"{PATH}{path_of(dataset['id'])}/export"
         content = api.get_text(path, version=version, format=file_format)
     if str(file) == "-":
         print_result(content.removesuffix("\n"))
     else:
         write_text(file, content)
+        print_link(f"{pages_url}{path_of('datasets', dataset['id'], 'items')}", OutputFormat.TABLE)
 
 
 @cli.command("from-trace")
@@ -244,7 +250,8 @@ def add_trace(
         else:
             source = path_of("local-datasets", upload or "")
         result = api.post(f"{source}/dataset-items", body)
-    _print_edit(result, output)
+        pages_url = api.pages_url
+    _print_edit(result, pages_url, output)
 
 
 def _find(api: ApiClient, name: str) -> JSON:
@@ -293,8 +300,9 @@ def _read_lines(file: Path, options: InputOptions) -> Iterable[bytes]:
     return [line.encode() for line in write_items(items, "jsonl")]
 
 
-def _print_edit(result: JSON, output: OutputFormat) -> None:
+def _print_edit(result: JSON, pages_url: str, output: OutputFormat) -> None:
     version = f"{result['name']} v{result['version']}"
     changes = ", ".join(f"{result[name]} {name}" for name in ("added", "changed", "retired"))
     line = f"{version}: {changes}" if result["isNew"] else f"{version}: nothing has changed"
     print_change(result, output, [line], result["version"])
+    print_link(f"{pages_url}{path_of('datasets', result['datasetId'], 'items')}", output)
