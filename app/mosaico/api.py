@@ -49,6 +49,8 @@ from mosaico.overview.router import router as overview
 from mosaico.overview.search_page import router as search_page
 from mosaico.overview.setup_pages import router as setup_pages
 from mosaico.overview.system_pages import router as system_pages
+from mosaico.overview.trace_item_router import form_router as trace_item_form
+from mosaico.overview.trace_item_router import router as trace_items
 from mosaico.overview.version_router import router as agent_versions
 from mosaico.project_file.router import router as project_objects
 from mosaico.project_file.router import schema_router as project_file_schema
@@ -59,6 +61,7 @@ from mosaico.reporting.router import runs_table_router as run_table
 from mosaico.runs.answer_router import router as run_answers
 from mosaico.runs.erasure_router import router as text_erasure
 from mosaico.runs.pages.comparison import router as comparison_page
+from mosaico.runs.pages.dataset import router as benchmark_dataset_page
 from mosaico.runs.pages.estimate import router as estimate_page
 from mosaico.runs.pages.items import router as item_pages
 from mosaico.runs.pages.runs import router as run_pages
@@ -67,6 +70,8 @@ from mosaico.runs.router import router as benchmark_runs
 from mosaico.schedules.pages import router as schedule_pages
 from mosaico.schedules.router import router as schedule_configs
 from mosaico.schedules.router import summary_router as daily_summary
+from mosaico.traces.datasets.pages import router as item_pages_of_datasets
+from mosaico.traces.datasets.router import router as datasets
 from mosaico.traces.otel.router import LOGS_PATH, TRACES_PATH
 from mosaico.traces.otel.router import PATHS as OTLP_PATHS
 from mosaico.traces.otel.router import router as otlp_receiver
@@ -84,7 +89,9 @@ STREAMED_ROUTES = frozenset[tuple[str, str]](
         ("POST", f"{PREFIX}/local-datasets/import"),
         ("POST", TRACES_PATH),
         ("POST", LOGS_PATH),
+        ("POST", f"{PREFIX}/datasets/import"),
         ("POST", "/datasets"),
+        ("POST", "/datasets/import"),
     }
 )
 
@@ -108,6 +115,8 @@ ROUTERS: tuple[Router, ...] = (
     kpi_files,
     text_erasure,  # before the datasets, whose names match its path
     local_datasets,
+    trace_items,
+    datasets,
     webhooks,
     webhook_secrets,
     langfuse_secrets,
@@ -147,6 +156,7 @@ PAGES: tuple[Router, ...] = (
     owner_pages,
     benchmark_forms,
     power_page,
+    benchmark_dataset_page,
     estimate_page,
     schedule_pages,
     alert_page,
@@ -160,6 +170,8 @@ PAGES: tuple[Router, ...] = (
     formula_page,
     search_page,
     system_pages,
+    trace_item_form,
+    item_pages_of_datasets,
     dataset_pages,
     setup_pages,
     trigger_pages,

@@ -101,6 +101,11 @@ COMMANDS = {
     "datasets": Entry(
         "mosaico.traces.uploads.cli:cli", "Manage uploaded datasets.", Heading.BENCHMARKS
     ),
+    "items": Entry(
+        "mosaico.traces.datasets.cli:cli",
+        "Manage the items of datasets, and their versions.",
+        Heading.BENCHMARKS,
+    ),
     "runs": Entry(
         "mosaico.runs.cli.runs:cli", "Start, watch and compare benchmark runs.", Heading.BENCHMARKS
     ),

@@ -53,6 +53,10 @@ LIMITED_TABLES: Final[Mapping[str, str]] = {
     "endpoints": "EXISTS (SELECT FROM alert_rules rule WHERE rule.endpoints @> to_jsonb(endpoints.id))",
     "schedule_fires": "EXISTS (SELECT FROM schedule_configs schedule WHERE schedule.id = schedule_id)",
     "local_datasets": "EXISTS (SELECT FROM benchmarks tested WHERE tested.dataset_ref = local_datasets.name)",
+    "datasets": "EXISTS (SELECT FROM benchmarks tested WHERE tested.dataset_ref = datasets.name)",
+    **dict.fromkeys(
+        ("dataset_items", "dataset_versions"), "EXISTS (SELECT FROM datasets edited WHERE edited.id = dataset_id)"
+    ),
     "collections": _OF_COLLECTION.format(column="collections.id"),
     "collected_traces": _OF_COLLECTION.format(column="collected_traces.collection_id"),
     "trace_transcripts": _OF_COLLECTION.format(column="trace_transcripts.collection_id"),

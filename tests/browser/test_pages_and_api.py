@@ -98,6 +98,10 @@ OF_PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
         "purgeTexts": "it cannot be undone: `mosaico datasets purge` asks first",
         "checkSystem": "`mosaico doctor` asks it; the page of the system has the checks that call nobody",
         "getNote": "the list of notes has the whole of each",
+        **dict.fromkeys(
+            ("createItemFromRun", "createItemFromUpload", "editDataset", "getVersion"),
+            "forms and pages of datasets and traces do the same under other names",
+        ),
         "getSilence": "the list of silences has the whole of each",
         "listLangfuseSecrets": "the page of the events has them, for admins",
         **dict.fromkeys(

@@ -87,6 +87,10 @@ EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
             (path, "mine"): "only a person has own agents: tests/integration/alerts/test_own_agents.py"
             for path in ("/overview", "/overview/fleet", "/inbox")
         },
+        ("/datasets", "name"): "the list above the uploads has the newest 50 datasets, which are few",
+        ("/datasets/{setId}/items", "version"): "the table of versions leads to each",
+        ("/datasets/{setId}/item-history", "itemId"): "the page is of one item, which its address names",
+        ("/datasets/{setId}/export", "*"): "a button for each format, of the version that the page shows",
         ("/overview/search", "kind"): "a button continues the search of each kind",
         **{
             (path, name): "the page is of one KPI of a benchmark, which its address names"

@@ -107,6 +107,8 @@ BATCHED: Final = frozenset(
         "mosaico.runs.llm_cache.evict_answers",
         "mosaico.runs.retention.drop_purged",
         "mosaico.runs.shards._STORE_SHARDS",
+        "mosaico.traces.datasets.erasure.erase_items",
+        "mosaico.traces.datasets.service._store_version",
         "mosaico.traces.service._append_traces",
         "mosaico.triggers.polling._STORE_PROCESSED",
         "mosaico.triggers.polling._delete_processed",

@@ -6,6 +6,7 @@ A new page is tested without being listed here; only a new parameter of a route 
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import MappingProxyType
@@ -26,10 +27,11 @@ from mosaico.core.web.routes import DeclaredRoute
 from mosaico.notes.models import Note
 from mosaico.overview.models import SetupDraft
 from mosaico.run_store.models import BenchmarkRun
-from mosaico.traces.models import LocalDataset
+from mosaico.traces.datasets.service import ItemEdit, edit_dataset
+from mosaico.traces.models import Dataset, LocalDataset
 from mosaico.traces.registry import TracePage
 from mosaico.traces.service import create_collection, store_page
-from mosaico.traces.types import Trace
+from mosaico.traces.types import DatasetItem, Trace
 from mosaico.triggers.models import TriggerEvent
 from tests.support.page_attributes import version_of_night
 from tests.support.page_data import (
@@ -46,7 +48,7 @@ BASE: Final = "run-billing-support-1"
 # The parameters of routes.
 EXAMPLES: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "agentId": "billing", "alertId": "alert-0", "benchmarkId": "support", "datasetId": "upload-1",
+        "agentId": "billing", "alertId": "alert-0", "benchmarkId": "support", "datasetId": "upload-1", "setId": "set-1", "version": "1",
         "endpointId": "endpoint-1", "eventId": "trigger-1",
         "incidentId": "alert-0", "keyId": "key-1", "kpi": "support-pass", "kpiId": "support-pass",
         "alertConfigId": "rule-1", "deliveryId": "delivery-1", "draftId": "draft-1", "notificationId": "note-0",
@@ -64,6 +66,7 @@ QUERIES: Final[Mapping[str, str]] = MappingProxyType(
         "/alerts/{ruleId}": "days=90&agent=billing",
         "/new/alert-rule": "benchmark=support",
         "/benchmarks/{benchmarkId}/power": "drop=0.2",
+        "/datasets/{setId}/item": "item=case-000",
         "/search": "text=support",
         "/formulas": f"formula=AVERAGE(EXACT_MATCH,ROUGE)&run={RUN}",
     }
@@ -157,6 +160,7 @@ def _write_every_page(session: Session, now: datetime) -> None:
             size_bytes=90_112,
         )
     )  # fmt: skip
+    _write_dataset(session, now)
     session.add(
         AlertSilence(
             id="silence-1", matchers=SilenceMatchers(benchmark_id="warehouse", name="cost*"),
@@ -195,6 +199,27 @@ def _write_every_page(session: Session, now: datetime) -> None:
     session.flush()
 
 
+def _write_dataset(session: Session, now: datetime) -> None:
+    """A dataset with two versions: the second one changes an item and retires another."""
+    session.add(Dataset(id="set-1", name="support", version=0, item_count=0))
+    session.flush()
+    items = [
+        DatasetItem(id=f"case-{number:03}", input="How much?", expected_output=answer)
+        for number, answer in enumerate(("12 EUR", HOSTILE, "free", "free"))
+    ]
+    edits = (
+        ItemEdit(base_version=0, items=items, note=HOSTILE[:200]),
+        ItemEdit(
+            base_version=1,
+            items=[replace(items[0], expected_output="13 EUR")],
+            retired_ids=["case-002"],
+            origins={"case-000": {"run_id": RUN, "trace_id": f"{RUN}/t-0"}},
+        ),
+    )
+    for edit in edits:
+        edit_dataset(session, "set-1", edit, by="person-1", now=now)
+
+
 def write_hostile_pages(session: Session) -> None:
     """The rows of each page, with names and notes that an attacker chose; the API refuses control
     characters in names of KPIs. One agent keeps its name."""
@@ -219,6 +244,9 @@ def write_hostile_pages(session: Session) -> None:
         "UPDATE incidents SET name = :name, value_name = :name, explanation = :name, note = :name",
         "UPDATE local_datasets SET name = :name, run_name = :name",
         "UPDATE notes SET text = :name",
+        "UPDATE datasets SET name = :name",
+        "UPDATE dataset_versions SET note = :name",
+        "UPDATE dataset_items SET input = :name, expected_output = :name",
         "UPDATE notifications SET title = :name",
         "UPDATE schedule_configs SET name = :name, description = :name",
         "UPDATE collected_traces SET item_id = :name || item_id WHERE position < 3",

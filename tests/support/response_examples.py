@@ -63,6 +63,14 @@ def write_demo(service: Service) -> None:
         ]
         service.upload(traces, name=DATASET, run_name=run_name)
         service.complete_run(benchmarkId=BENCHMARK["id"], agentId=AGENT["id"], runName=run_name)
+    _create_dataset(service)
+
+
+def _create_dataset(service: Service) -> None:
+    """A dataset whose items live here, with one version."""
+    dataset = service.post("/datasets", {"name": "demo-questions"})
+    item = {"id": "q1", "input": "Which letters?", "expectedOutput": "a b c d"}
+    service.post(f"/datasets/{dataset['id']}/versions", {"baseVersion": 0, "items": [item]})
 
 
 def example_requests() -> list[ExampleRequest]:
@@ -167,6 +175,8 @@ def _ids_of_demo(demo: Service) -> dict[str, str]:
         "scheduleId": "nightly",
         "silenceId": "maintenance",
         "personId": demo.list_items("/people")[0]["id"],
+        "setId": demo.list_items("/datasets", name="demo-questions")[0]["id"],
+        "datasetId": demo.list_items("/local-datasets")[0]["id"],
     }
 
 
@@ -178,14 +188,19 @@ def _ids_of_lists(demo: Service) -> dict[str, str]:
         "notificationId": "/notifications",
         "deliveryId": "/deliveries",
         "endpointId": "/endpoints",
-        "datasetId": "/local-datasets",
         "eventId": "/trigger-events",
         "keyId": "/keys",
         "noteId": "/notes",
     }
     first = {name: demo.list_items(path)[0]["id"] for name, path in lists.items()}
     [kpi, *_] = demo.get(f"/benchmarks/{BENCHMARK['id']}/kpis")["items"]
-    return {**first, "kpiId": kpi["id"], "traceId": result["traceId"], "code": "agent-not-found"}
+    return {
+        **first,
+        "version": "1",
+        "kpiId": kpi["id"],
+        "traceId": result["traceId"],
+        "code": "agent-not-found",
+    }
 
 
 def _run_of_demo(demo: Service, run_name: str) -> JSON:
@@ -205,11 +220,12 @@ def _parameters(demo: Service, operation_id: str) -> dict[str, Any]:
     if operation_id == "listNights":
         run = _run_of_demo(demo, RUN_NAMES[1])
         return {"itemId": demo.list_items(f"/benchmark-runs/{run['id']}/results")[0]["itemId"]}
-    if operation_id == "listAgentVersions":
-        return {"benchmarkId": BENCHMARK["id"]}
-    if operation_id == "searchByName":
-        return {"text": AGENT["name"][:4]}
-    return {}
+    fixed: dict[str, dict[str, Any]] = {
+        "listItemStates": {"itemId": "q1"},
+        "listAgentVersions": {"benchmarkId": BENCHMARK["id"]},
+        "searchByName": {"text": AGENT["name"][:4]},
+    }
+    return fixed.get(operation_id, {})
 
 
 def _request(

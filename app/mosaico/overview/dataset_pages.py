@@ -21,6 +21,8 @@ from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.pages import DEFAULT_ZONE, Crumb, list_in_api, render_page, see_other
 from mosaico.core.web.query_parameters import ListQuery
 from mosaico.core.web.routes import Router
+from mosaico.traces.datasets.queries import list_datasets
+from mosaico.traces.datasets.schemas import DatasetFilter
 from mosaico.traces.files.column_mapping import InvalidMapping, parse_mapping
 from mosaico.traces.files.configured_limits import read_limits
 from mosaico.traces.files.read_options import (
@@ -47,6 +49,7 @@ UploadFilters = Annotated[SentFilters[UploadFilter], Depends(PAGE_FILTERS)]
 
 NAV = "/datasets"
 FIRST_PAGE: Final = PageQuery()
+SHOWN_SETS: Final = PageQuery(50)
 TYPED_FIELDS: Final = (
     *(
         "name",
@@ -212,9 +215,11 @@ def _render(
     with res.db.read() as session:
         page = queries.list_local_datasets(session, query, filters.of_list)
         agents = list_agent_names(session)
+        sets = list_datasets(session, SHOWN_SETS, DatasetFilter())
     return render_page(
         request, "datasets.html", title="Datasets", nav=NAV, status=status,
         api=list_in_api(request, "/local-datasets", **filters.in_api), datasets=page.rows,
+        api_parts={"sets": "/datasets"}, sets=sets.rows, has_more_sets=sets.next_cursor is not None,
         typed={**dict.fromkeys(TYPED_FIELDS, ""), **(typed or {})}, agents=agents.choices(("", "any")),
         expected_choices=EXPECTED_CHOICES,
         options_are_open=any((typed or {}).get(name) for name in TYPED_FIELDS[4:]),

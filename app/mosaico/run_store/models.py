@@ -61,7 +61,8 @@ class BenchmarkRun(Base):
     are collected. `data_digest` identifies its data, see `mosaico.runs.run_data`; `same_data_as` is the first valid
     run with them, and a valid run without such a run `has_new_data`. One that ended after a run with a later
     place `is_late`. `source_run_id` and `source_run_at` are its ID and start, if the source has runs of
-    its own, and `source_warning` what is uncertain about it; `waiting_for` is what it waits for while its traces are collected; `same_source_as` is that first run, unless it is
+    its own, and `source_warning` what is uncertain about it; `dataset_name` and `dataset_version` are the items that it
+    tests, where those live here; `waiting_for` is what it waits for while its traces are collected; `same_source_as` is that first run, unless it is
     this one. `metric_warning` names metrics that cannot read many of the expected texts. `baseline_hold` is the reason why no later run is compared with this run; the
     acceptance of the run ends it. `write_back` is the state of writing scores to the source.
     """
@@ -159,6 +160,8 @@ class BenchmarkRun(Base):
     source_run_id: Mapped[str | None]
     source_run_at: Mapped[datetime | None]
     source_warning: Mapped[str | None]
+    dataset_name: Mapped[str | None]
+    dataset_version: Mapped[int | None]
     # Without a foreign key: a schedule may evaluate one source run thousands of times, and one statement
     # would change all of them when the first one is deleted. `runs.end_links` does so in batches.
     same_source_as: Mapped[str | None]

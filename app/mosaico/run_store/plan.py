@@ -70,6 +70,7 @@ class SourceSelection(NamedTuple):
 
     source: str
     dataset_ref: str | None
+    dataset_version: int | None
     agent_id: str
     agent_revision: int
     late_scores: bool
@@ -90,7 +91,8 @@ class PlannedJudgeCalibration(_Frozen):
 class RunPlan(_Frozen):
     """Everything a run will do. It holds no secrets: those are read from the agent when needed.
 
-    `reader` is what read the traces; it is known when they are collected.
+    `reader` is what read the traces; it is known when they are collected. `dataset_version` is the version of the items of
+    the dataset, where they live here.
     """
 
     version: Literal[1] = 1
@@ -100,6 +102,7 @@ class RunPlan(_Frozen):
     agent_revision: int
     source: str
     dataset_ref: str | None
+    dataset_version: int | None = None
     run_name: str | None
     metrics: tuple[PlannedMetric, ...]
     kpis: tuple[PlannedKpi, ...]
@@ -140,6 +143,7 @@ class RunPlan(_Frozen):
         return SourceSelection(
             self.source,
             self.dataset_ref,
+            self.dataset_version,
             self.agent_id,
             self.agent_revision,
             self.late_scores,

@@ -100,6 +100,7 @@ def _compare(earlier: RunPlan, plan: RunPlan) -> PlanDifferences:
     ruler = _unique((*texts, *_kpi_formulas(earlier, plan), *_kpi_directions(earlier, plan)))
     descriptions = [
         *ruler,
+        *_dataset_versions(earlier, plan),
         *(f"{column} is new" for column in sorted(new - added)),
         *(f"the KPI {kpi.name} is new" for kpi in _new_kpis(earlier, plan)),
         *conditions,
@@ -162,6 +163,14 @@ def _option_text(value: bool | float | str | None) -> str:  # noqa: FBT001 - an 
 def _direction_change(before: Direction | str | None, after: Direction | str | None) -> str:
     old, new = (_DIRECTIONS[Direction(side)] for side in (before, after) if side)
     return f"{new} instead of {old}"
+
+
+def _dataset_versions(earlier: RunPlan, plan: RunPlan) -> Iterator[str]:
+    """No condition: items that a version changed are no common items, and the others ask the same."""
+    versions = earlier.dataset_version, plan.dataset_version
+    if earlier.dataset_ref == plan.dataset_ref and versions[0] != versions[1]:
+        before, now = ("no version" if version is None else f"v{version}" for version in versions)
+        yield f"its items are those of the dataset {plan.dataset_ref} {now} instead of {before}"
 
 
 def _new_kpis(earlier: RunPlan, plan: RunPlan) -> list[PlannedKpi]:

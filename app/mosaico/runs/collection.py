@@ -14,6 +14,7 @@ from mosaico.jobs.queue import enqueue
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.plan import RunPlan
 from mosaico.run_store.queries import get_run
+from mosaico.runs.dataset_items import page_completion, read_coverage
 from mosaico.runs.leases import RunEnded, RunLease, is_held_by, lock_leased_run
 from mosaico.runs.plan_builder import record_credentials_result, trace_query
 from mosaico.runs.source_runs import assign_source_run
@@ -55,8 +56,9 @@ def resume_collection(
     """
     res = job.resources
     source = TRACE_SOURCES.get(lease.plan.source)
+    complete_page = page_completion(res.db, lease.plan)
     try:
-        for page in collect(source.open(res), query, cursor):
+        for page in collect(source.open(res), query, cursor, complete_page):
             # Per page, before its transaction: a stopping worker loses one page at most.
             job.checkpoint()
             with res.db.begin() as session:
@@ -174,6 +176,8 @@ def count_absent_traces(session: Session, lease: RunLease) -> AbsentTraces:
     """
     collection = get_collection(session, lease)
     expected = lease.plan.expect_items
+    if expected is None and lease.plan.dataset_version is not None:
+        return _count_absent_items(session, lease.plan, collection)
     if expected is None and lease.plan.production is None:
         expected = collection.dataset_items
     expected_items = expected if isinstance(expected, int) else None
@@ -184,6 +188,15 @@ def count_absent_traces(session: Session, lease: RunLease) -> AbsentTraces:
     undelivered = max((collection.expected_count or 0) - collection.trace_count, 0)
     unanswered = max((expected_items or 0) - items, 0) * trials
     return AbsentTraces(items, expected_items, max(undelivered, unanswered))
+
+
+def _count_absent_items(session: Session, plan: RunPlan, collection: Collection) -> AbsentTraces:
+    """The traces of a version whose items are not there; items that the version does not have are no part of it."""
+    coverage = read_coverage(session, plan, collection.id)
+    items = coverage.items - coverage.absent
+    run_items = items + coverage.unknown
+    trials = round(collection.trace_count / run_items) if run_items else 1
+    return AbsentTraces(items, coverage.items, coverage.absent * trials)
 
 
 def choose_collection(

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -19,6 +19,7 @@ from mosaico.core.text import join_words
 from mosaico.metrics.types import MetricNote
 from mosaico.run_store.models import BenchmarkRun, TraceResult
 from mosaico.runs.erased_attributes import forget_values, read_pairs
+from mosaico.traces.datasets.erasure import ErasedItem, erase_items, list_datasets_with
 from mosaico.traces.models import (
     CollectedTrace,
     Collection,
@@ -84,15 +85,18 @@ class ErasureSubject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasedTexts:
-    """The numbers of traces whose texts were erased, and of received spans that were deleted."""
+    """The numbers of traces whose texts were erased, of received spans that were deleted, and of items of datasets whose
+    texts were erased, in all of their versions.
+    """
 
     traces: int
     spans: int
+    items: int
 
 
 def erase_texts(db: Database, subject: ErasureSubject, now: datetime) -> ErasedTexts:
     """Erase the texts of all stored traces of a subject, in uploads and in runs, with their transcripts and the reasons
-    of judges, and delete its received spans. Repeating it erases nothing more.
+    of judges, and of its items in datasets, and delete its received spans. Repeating it erases nothing more.
 
     Each batch is a transaction of its own. Raises: `AmbiguousItem`, before anything is erased.
     """
@@ -105,7 +109,8 @@ def erase_texts(db: Database, subject: ErasureSubject, now: datetime) -> ErasedT
             return _erase_traces(session, collection_id, subject, now)
 
         traces += _in_batches(db, erase)
-    return ErasedTexts(traces=traces, spans=erase_spans(db, subject))
+    items = erase_items(db, ErasedItem(**asdict(subject)), now)
+    return ErasedTexts(traces=traces, spans=erase_spans(db, subject), items=items)
 
 
 def _find_collections(session: Session, subject: ErasureSubject) -> list[int]:
@@ -120,7 +125,11 @@ def _find_collections(session: Session, subject: ErasureSubject) -> list[int]:
     if subject.dataset is not None:
         return [key for key in collection_ids if subject.dataset in datasets[key]]
     spans = select(OtelSpan.dataset).where(subject.in_spans).distinct()
-    names = {*chain.from_iterable(datasets.values()), *session.scalars(spans)} - {None}
+    names = {
+        *chain.from_iterable(datasets.values()),
+        *session.scalars(spans),
+        *list_datasets_with(session, subject.item_id),
+    } - {None}
     if len(names) > 1:
         raise AmbiguousItem(
             f"the item {subject.item_id!r} is in the datasets {join_words(sorted(map(repr, names)), 'and')}; name one of them"

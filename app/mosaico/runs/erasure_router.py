@@ -36,18 +36,23 @@ class TextErasure(WireModel):
 
 
 class ErasedTextsView(WireModel):
-    """What was erased: the texts of `traces`, and received `spans`; and in a sentence what was not."""
+    """What was erased: the texts of `traces` and of `items` of datasets, and received `spans`; and in a sentence what was
+    not.
+    """
 
     traces: int
     spans: int
+    items: int = Field(description="Items of datasets whose texts were erased, in all versions.")
     not_reached: str = Field(description="What the erasure does not reach, in a sentence.")
 
 
 @router.post("/purge", dependencies=ADMIN, responses=CONFLICT)
 def purge_texts(body: TextErasure, res: Res) -> ErasedTextsView:
-    """Erase the texts of an item or of a user from all uploads, runs and received spans. Values and verdicts stay. It
+    """Erase the texts of an item or of a user from all uploads, runs, datasets and received spans. Values and verdicts stay. It
     cannot be undone.
     """
     subject = ErasureSubject(item_id=body.item_id, user_id=body.user_id, dataset=body.dataset)
     erased = erase_texts(res.db, subject, res.clock())
-    return ErasedTextsView(traces=erased.traces, spans=erased.spans, not_reached=NOT_REACHED)
+    return ErasedTextsView(
+        traces=erased.traces, spans=erased.spans, items=erased.items, not_reached=NOT_REACHED
+    )

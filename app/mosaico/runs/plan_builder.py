@@ -20,6 +20,7 @@ from mosaico.metrics.types import ERROR_RATE, MetricRef
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.plan import PlannedJudgeCalibration, PlannedMetric, RunPlan
 from mosaico.run_store.queries import get_run
+from mosaico.runs.dataset_items import find_tested_version
 from mosaico.traces.registry import TRACE_SOURCES, TraceQuery
 
 
@@ -40,6 +41,7 @@ def make_plan(session: Session, run: BenchmarkRun, llm: LlmServer | None) -> Run
         agent_revision=agent.revision,
         source=source_of(benchmark, agent),
         dataset_ref=benchmark.dataset_ref,
+        dataset_version=find_tested_version(session, benchmark, agent),
         # What was requested for this run comes before the default of the benchmark.
         run_name=run.run_name or benchmark.run_name,
         metrics=tuple(_metrics([metric.ref for metric in benchmark.metrics], kpis, llm)),
@@ -77,6 +79,7 @@ def _with_origin_selection(session: Session, plan: RunPlan, origin_id: str) -> R
         "agent_revision",
         "source",
         "dataset_ref",
+        "dataset_version",
         "run_name",
         "late_scores",
         "harness",
@@ -96,6 +99,7 @@ def trace_query(session: Session, plan: RunPlan, res: Resources) -> TraceQuery:
         agent,
         res,
         dataset_ref=plan.dataset_ref,
+        dataset_version=plan.dataset_version,
         run_name=plan.run_name,
         late_scores=plan.late_scores or (plan.production is not None and plan.reads_scores),
         harness=plan.harness,

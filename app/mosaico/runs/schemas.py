@@ -126,6 +126,13 @@ class RunView(WireModel):
     source_run_id: str | None
     source_run_at: datetime | None
     source_warning: str | None
+    dataset_name: Annotated[
+        str | None,
+        Field(description="Dataset whose items the run tests; null where they live elsewhere."),
+    ]
+    dataset_version: Annotated[
+        int | None, Field(description="Version of `datasetName` whose items the run tests.")
+    ]
     waiting_for: str | None
     same_source_as: str | None
     same_data_as: str | None

@@ -244,6 +244,8 @@ def begin_run(
     # A retry reads the same window.
     run.trace_window = plan.production.window if plan.production else None
     run.plan, run.metric_keys = plan, plan.columns
+    if plan.dataset_version is not None:
+        run.dataset_name, run.dataset_version = plan.dataset_ref, plan.dataset_version
     session.flush()
     # The lock makes collections with one key of a source wait for each other, in any number of
     # workers.

@@ -15,6 +15,7 @@ from mosaico.benchmarks.service import source_of
 from mosaico.core.resources import Resources
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.rules import RETRYABLE
+from mosaico.runs.dataset_items import describe_coverage
 from mosaico.traces.models import Collection
 from mosaico.traces.registry import TRACE_SOURCES, SourceRun, TraceQuery
 
@@ -107,7 +108,8 @@ def assign_source_run(session: Session, run: BenchmarkRun, collection: Collectio
     # Two runs that read the same source run at the same time must not both become its first one.
     lock_runs_of_agent(session, run.benchmark_id, run.agent_id)
     run.source_run_id, run.source_run_at = collection.source_run_id, collection.source_run_at
-    run.source_warning = collection.source_warning
+    warnings = (collection.source_warning, describe_coverage(session, run, collection))
+    run.source_warning = "; ".join(filter(None, warnings)) or None
     run.source_key = _source_key(collection, run)
     first = _find_first_run(session, run)
     run.source_seq, run.same_source_as = (

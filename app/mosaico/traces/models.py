@@ -1,4 +1,4 @@
-"""Tables of traces: collections, transcripts, uploads, spans and circuit breakers."""
+"""Tables of traces: collections, transcripts, uploads, datasets, spans and circuit breakers."""
 
 from datetime import datetime
 from typing import Any
@@ -32,7 +32,8 @@ class Collection(Base):
     reports, and `dataset_items` that of the items of its dataset. `digest` is the digest of the stored traces in order; None when a part of it is unknown.
     `reader` is what read the traces, None where that was not recorded. `redaction` are the rules by which texts were
     redacted before they were stored, and `redacted_texts` counts the texts with marks. `texts_removed_at`: since then all
-    texts are gone, and no run takes the collection over any more.
+    texts are gone, and no run takes the collection over any more. `retired_traces` counts the traces of retired items of
+    its dataset, which were left out.
     `revision` is the source's name for content that never changes. `completed_at` is None while
     the collection is incomplete, and again before it is deleted.
     """
@@ -63,6 +64,7 @@ class Collection(Base):
     redaction: Mapped[RedactionRules | None] = mapped_column(ModelJson(RedactionRules))
     redacted_texts: Mapped[int] = mapped_column(default=0, server_default="0")
     texts_removed_at: Mapped[datetime | None]
+    retired_traces: Mapped[int] = mapped_column(default=0, server_default="0")
 
 
 class CollectedTrace(Base):
@@ -153,6 +155,66 @@ class LocalDataset(Base):
     def texts_removed_at(self) -> datetime | None:
         """Since then all texts are gone."""
         return self.collection.texts_removed_at
+
+
+class Dataset(Base):
+    """A dataset whose items live here, by its name, and its newest version; 0 before the first edit."""
+
+    __tablename__ = "datasets"
+    __table_args__ = (Index("ix_datasets_created_at_id", "created_at", "id"),)
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    version: Mapped[int] = mapped_column(default=0)
+    item_count: Mapped[int] = mapped_column(default=0)
+    created_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class DatasetVersion(Base):
+    """One edit of a dataset: how many items it added, changed and retired, by whom and why. It never changes."""
+
+    __tablename__ = "dataset_versions"
+
+    dataset_id: Mapped[str] = mapped_column(
+        ForeignKey("datasets.id", ondelete="RESTRICT"), primary_key=True
+    )
+    version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    item_count: Mapped[int]
+    added: Mapped[int]
+    changed: Mapped[int]
+    retired: Mapped[int]
+    note: Mapped[str | None]
+    created_by: Mapped[str]
+    created_at: Mapped[datetime]
+
+
+class DatasetItemState(Base):
+    """An item as one version of its dataset left it: the newest state up to a version is the item of that version.
+
+    `position` is the place of the item in its dataset, the same in all versions. `question` is None while the item
+    asks what it asked first, otherwise the digest of what it asks now. `origin` says which trace it was made from.
+    Only an erasure changes a row: it removes its texts, and `attributes` then say when.
+    """
+
+    __tablename__ = "dataset_items"
+    __table_args__ = (UniqueConstraint("dataset_id", "item_id", "version"),)
+
+    dataset_id: Mapped[str] = mapped_column(
+        ForeignKey("datasets.id", ondelete="RESTRICT"), primary_key=True
+    )
+    position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    item_id: Mapped[str]
+    is_retired: Mapped[bool] = mapped_column(default=False)
+    question: Mapped[str | None]
+    input: Mapped[str | None]
+    expected_output: Mapped[str | None]
+    expected_any: Mapped[list[str]] = mapped_column(ARRAY(Text), default=list)
+    expected_all: Mapped[list[str]] = mapped_column(ARRAY(Text), default=list)
+    tags: Mapped[list[str]] = mapped_column(ARRAY(Text), default=list)
+    attributes: Mapped[dict[str, Any]] = mapped_column(JSONB, default=dict)
+    origin: Mapped[Any] = mapped_column(JSONB(none_as_null=True), nullable=True)
 
 
 class OtelTrace(Base):

@@ -33,7 +33,8 @@ class CredentialsRefused(CollectionFailed):
 class TraceQuery:
     """The traces to read, and the credentials to read them with.
 
-    `run_name` None selects the newest run of the dataset. `late_scores` also reads scores that were
+    `run_name` None selects the newest run of the dataset. `dataset_version` is the version whose items count, where the
+    items of the dataset live here. `late_scores` also reads scores that were
     added long after their trace or to its child spans, which costs more requests; with `production`,
     all scores. `harness`
     configures a source that produces its traces. `production`, with its exact window, asks for the
@@ -49,6 +50,7 @@ class TraceQuery:
 
     dataset_ref: str | None
     run_name: str | None
+    dataset_version: int | None = None
     late_scores: bool = False
     harness: HarnessConfig | None = None
     production: ProductionTraces | None = None
@@ -90,7 +92,7 @@ class TracePage:
     `revision` identifies unchanging content: if the service already holds a collection with the
     same revision, it reads no further page. `dataset_items` is the number of active items of the
     dataset when the run of the source began; None if the source has no dataset. `waiting_for` is what the source waits for,
-    in words.
+    in words. `retired_traces` counts the traces of retired items that were left out of the page.
     """
 
     traces: tuple[Trace, ...]
@@ -105,6 +107,7 @@ class TracePage:
     dataset_items: int | None = None
     warning: str | None = None
     waiting_for: str | None = None
+    retired_traces: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +180,7 @@ class TraceSource(Protocol):
 
 
 RunNarrower: TypeAlias = Callable[[Resources, TraceQuery, SourceRun], SourceRun]
+CompletePage: TypeAlias = Callable[[TracePage], TracePage]
 ScoreWriter: TypeAlias = Callable[[Resources, TraceQuery, Sequence[NewScore]], Iterator[None]]
 
 
@@ -194,7 +198,7 @@ class SourceSpec:
     `runs_models`: the source produces its traces
     with the models that the benchmark configures in `harness`. `reads_production`: the source reads
     `TraceQuery.production`, `maps_fields`: it applies the paths of the query. `list_items` yields the items of the query's dataset, for an agent that is
-    run over them. `has_late_scores`: evaluators may add scores to a run of the source after it was read.
+    run over them. `has_datasets`: the items of its datasets live in the source. `has_late_scores`: evaluators may add scores to a run of the source after it was read.
     """
 
     open: Callable[[Resources], TraceSource]
@@ -208,6 +212,7 @@ class SourceSpec:
     reads_production: bool = False
     maps_fields: bool = False
     list_items: Callable[[Resources, TraceQuery], Iterator[DatasetItem]] | None = None
+    has_datasets: bool = False
     has_late_scores: bool = False
 
 
@@ -221,9 +226,15 @@ def load_trace_sources(warn: Callable[[LoadedPlugin], None]) -> None:
     TRACE_SOURCES.load("mosaico.traces.sources", warn)
 
 
-def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Iterator[TracePage]:
+def collect(
+    source: TraceSource,
+    query: TraceQuery,
+    cursor: str | None,
+    complete_page: CompletePage = lambda page: page,
+) -> Iterator[TracePage]:
     """Yield the pages of a source after `cursor`, with storable traces of short attributes and redacted texts.
 
+    `complete_page` adds what the dataset of the query says of the items of a page.
     Raises: the errors of the source, and `CollectionFailed` for a repeated cursor.
     """
     # Hashes, because a run can have ten thousand cursors, each with a list of windows.
@@ -238,8 +249,9 @@ def collect(source: TraceSource, query: TraceQuery, cursor: str | None) -> Itera
                 code="BAD_RESPONSE",
             )
         seen_cursors.add(hash(page.cursor))
-        traces = map(make_storable, map(cut_attributes, map(redact, page.traces)))
-        yield replace(page, traces=tuple(traces))
+        complete = complete_page(page)
+        traces = map(make_storable, map(cut_attributes, map(redact, complete.traces)))
+        yield replace(complete, traces=tuple(traces))
 
 
 def _unchanged(trace: Trace) -> Trace:

@@ -122,6 +122,7 @@ def _append_traces(
         if transcripts:
             copy_encoded_rows(session, "trace_transcripts", TRANSCRIPT_COLUMNS, transcripts)
     collection.trace_count += len(encoded)
+    collection.retired_traces += page.retired_traces
     collection.cursor = page.cursor
     collection.expected_count = collection.expected_count if page.total is None else page.total
     collection.dataset_items = page.dataset_items or collection.dataset_items

@@ -43,3 +43,7 @@ class UploadNotFound(NotFound):
     """The upload does not exist; GET /api/v1/local-datasets lists the uploads."""
 
     code = "dataset-not-found"
+
+
+class UploadTraceNotFound(NotFound):
+    """The upload has no trace with this ID; GET /api/v1/local-datasets/{datasetId}/items lists its items."""

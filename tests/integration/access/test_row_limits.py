@@ -166,6 +166,19 @@ def test_limited_key__changes_nothing_foreign(service: Service, tokens: dict[str
     ndjson = {"content": line, "params": {"name": "support", "runName": "x"}}
     assert send("POST", "/local-datasets", **ndjson) == 403
     assert send("DELETE", "/local-datasets/upload-1") == 404
+    items = {
+        "content": b'{"id": "i", "input": "1"}\n',
+        "params": {"name": "support", "baseVersion": 2},
+    }
+    assert send("POST", "/datasets/import", **items) == 403
+    assert send("POST", "/datasets", json={"name": "support"}) == 403
+    assert (
+        send("POST", "/datasets/set-1/versions", json={"baseVersion": 2, "retire": ["case-000"]})
+        == 404
+    )
+    from_trace = {"dataset": "support", "traceId": "t-1"}
+    [run] = service.list_items("/benchmark-runs", benchmarkId=MINE)
+    assert send("POST", f"/benchmark-runs/{run['id']}/dataset-items", json=from_trace) in (403, 422)
     spans = service.client.post("/v1/traces", headers=mine, json={"resourceSpans": []})
     assert spans.status_code == 403
     # Its own benchmark works as for everybody.
@@ -174,6 +187,8 @@ def test_limited_key__changes_nothing_foreign(service: Service, tokens: dict[str
         "params": {"name": "my-file", "runName": "second", "agentId": "my-agent"},
     }
     assert send("POST", "/local-datasets", **own) == 201
+    own_items = {**items, "params": {"name": "my-file"}}
+    assert send("POST", "/datasets/import", **own_items) == 201
     started = {"benchmarkId": MINE, "agentId": "my-agent", "runName": "second"}
     assert send("POST", "/benchmark-runs", json=started) in (201, 202)
     service.work()
@@ -181,6 +196,7 @@ def test_limited_key__changes_nothing_foreign(service: Service, tokens: dict[str
         runs = client.get("/api/v1/benchmark-runs").json()["items"]
     assert {run["status"] for run in runs} == {"COMPLETED"}
     assert len(runs) == 2
+    assert {run["datasetVersion"] for run in runs} == {None, 1}
 
 
 def test_limited_person__is_limited_in_the_browser_and_no_administrator(

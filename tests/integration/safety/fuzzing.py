@@ -173,7 +173,7 @@ def _leave(_: Request) -> None:
     """Keep the generated request unchanged."""
 
 
-@schemathesis.serializer("application/x-ndjson")
+@schemathesis.serializer("application/x-ndjson", "text/csv")
 def _lines(_: SerializationContext, value: Any) -> bytes:
     return json.dumps(value).encode()
 
@@ -209,7 +209,10 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "alertConfigId": service.post("/alert-configs", rule)["id"],
         "silenceId": service.post("/silences", silence)["id"],
         "kpiId": service.post("/benchmarks/bench-001/kpis", kpi)["id"],
-        "datasetId": service.upload([pair(1)])["id"],
+        "datasetId": service.upload([pair(1, input="1+1?")])["id"],
+        "setId": service.post("/datasets", {"name": "fuzzed"})["id"],
+        "itemId": "i-1",
+        "version": "1",
         "personId": create_person(service),
         "keyId": service.post("/keys", {"name": "spare", "role": "read"})["id"],
         "runId": service.complete_run(runName="run-1")["id"],
@@ -249,6 +252,9 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "max_turns": 10,
         "results": [{"task": task}],
     }
+    trace_item = {"dataset": "fuzzed", "traceId": "t-1"}
+    item = {"id": "i-1", "input": "1+1?", "expectedOutput": "2"}
+    service.post(f"/datasets/{known_ids['setId']}/versions", {"baseVersion": 0, "items": [item]})
     bodies = {
         "POST /api/v1/alert-configs": rule,
         "PUT /api/v1/alert-configs/{alertConfigId}": rule,
@@ -268,6 +274,11 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "POST /api/v1/local-datasets": pair(2),
         "POST /api/v1/local-datasets/purge": {"itemId": "i-1"},
         "POST /api/v1/langfuse-secrets": secret,
+        "POST /api/v1/datasets": {"name": "second"},
+        "POST /api/v1/datasets/{setId}/versions": {"baseVersion": 1, "items": [item]},
+        "POST /api/v1/datasets/import": item,
+        "POST /api/v1/benchmark-runs/{runId}/dataset-items": trace_item,
+        "POST /api/v1/local-datasets/{datasetId}/dataset-items": trace_item,
         "POST /api/v1/local-datasets/import": bash_results,
     }
     return Fuzzer(service, known_ids, bodies)

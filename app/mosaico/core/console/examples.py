@@ -51,6 +51,25 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mosaico datasets upload today.csv --name support --run-name monday",
         "mosaico datasets upload today.csv --name support --run-name monday --replace",
     ),
+    "items datasets": ("mosaico items datasets",),
+    "items list": (
+        "mosaico items list support",
+        "mosaico items list support --version 3",
+    ),
+    "items versions": ("mosaico items versions support",),
+    "items add": ('mosaico items add support --id q7 --input "Gifts?" --expected "30 days"',),
+    "items retire": ("mosaico items retire support q7 q9 --yes",),
+    "items import": (
+        "mosaico items import support questions.csv",
+        "mosaico items import support items.csv --replace --base-version 3",
+    ),
+    "items export": (
+        "mosaico items export support items.csv",
+        "mosaico items export support items.jsonl --version 3",
+    ),
+    "items from-trace": (
+        'mosaico items from-trace support TRACE --run latest --expected "30 days"',
+    ),
     "datasets import": ("mosaico datasets import result.json --name shell-tasks",),
     "datasets list": ("mosaico datasets list --name support",),
     "datasets show": ("mosaico datasets show UPLOAD",),

@@ -62,6 +62,7 @@ from mosaico.runs.llm_cache import list_llm_usage
 from mosaico.runs.pages.answers import TypedAnswers, load_answer_list
 from mosaico.runs.pages.before_now import list_distribution_charts, load_cost_charts
 from mosaico.statistics.verdict_rules import Scale
+from mosaico.traces.datasets.queries import find_dataset
 
 TREND_RUNS = 30
 MAX_ALERTS = 5
@@ -102,6 +103,7 @@ def load_run_page(
     costs = load_cost_charts(session, find_shown_kpi(kpis)) if is_shown else []
     outcome = verdict_of_run(run.validity, run.verdict.verdict if run.verdict else None)
     own_outcomes = [outcome_of_kpi(kpi) for kpi in kpis]
+    tested = find_dataset(session, run.dataset_name) if run.dataset_name else None
     return {
         "run": run,
         "agent": agent,
@@ -113,6 +115,7 @@ def load_run_page(
             Crumb(agent, build_url("/runs", benchmark=run.benchmark_id, agent=run.agent_id)),
         ],
         "outcome": outcome,
+        "dataset_url": path_of("datasets", tested.id, "items") if tested else None,
         "deciding": find_deciding(own_outcomes, outcome),
         "decided_by": name_elsewhere(own_outcomes, outcome),
         "incidents": list_incidents_of_run(session, run.benchmark_id, run.agent_id, run.seq),

@@ -28,6 +28,7 @@ from mosaico.run_store.deciding_metric import DecidingMetric, is_right_answer
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.queries import TraceDetail, get_run_with_traces, get_trace
 from mosaico.run_store.trace_list import TraceListFilter
+from mosaico.runs.dataset_items import name_dataset
 from mosaico.runs.pages.trace_parts import (
     ShownCall,
     conversation_of,
@@ -146,6 +147,7 @@ def show_trace(
         traces = build_url(f"{path_of('runs', run_id)}/traces", shown_filter)
         steps = [*list_crumbs(session, run), Crumb("Traces", traces)]
         baseline = run.verdict.baseline.run_ids[0] if run.verdict and run.verdict.baseline else None
+        dataset_name = name_dataset(session, run)
     right = is_right_answer(run.metric_keys or [], detail.result, decider)
     shown_steps = list_shown_steps(conversation_of(trace, detail.transcript))
     bars = time_bars([step.duration_ms for step in shown_steps])
@@ -176,6 +178,7 @@ def show_trace(
         after=_trace_url(run, neighbors.after, shown_filter),
         is_filtered=bool(shown_filter),
         baseline=baseline,
+        dataset_name=dataset_name,
     )
 
 

@@ -18,6 +18,7 @@ from mosaico.core.strict_json import parse_json
 from mosaico.harness.background import run_in_background
 from mosaico.harness.budget import Budget, RunBudgetExhausted, UsedBudget
 from mosaico.harness.harness_config import AgentHarnessSettings
+from mosaico.traces.datasets.queries import load_version
 from mosaico.traces.execution.answers import AgentAnswer, AnswerFormat, trace_of_answer
 from mosaico.traces.execution.command import AgentCommand, parse_command
 from mosaico.traces.execution.items import (
@@ -181,8 +182,12 @@ def _command(allowed: AllowedCommand, worker: Mapping[str, str]) -> AgentCommand
 
 
 def _load_items(resources: Resources, query: TraceQuery) -> list[DatasetItem]:
-    """The items of the dataset: a Langfuse dataset, a file of the harness folder, or an upload."""
+    """The items of the dataset: those of its version, a Langfuse dataset, a file of the harness folder, or an upload."""
     name = query.dataset_ref or ""
+    if query.dataset_version is not None:
+        with resources.db.read() as session:
+            version = load_version(session, name, query.dataset_version)
+        return unique_items((item for item in version.items.values() if item.input), name)
     if name.startswith(LANGFUSE_PREFIX):
         dataset = replace(query, dataset_ref=name.removeprefix(LANGFUSE_PREFIX))
         return unique_items(_list_items("langfuse", resources, dataset), name)

@@ -31,7 +31,7 @@ TAKE_OVER = "take-over"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSource:
     """The traces of an upload are a collection already, which the run takes over by its revision, unless it must redact
-    them.
+    them, or add to them what a version of the dataset says.
     """
 
     resources: Resources
@@ -44,8 +44,10 @@ class LocalSource:
             raise _upload_deleted()
         if collection.texts_removed_at is not None:
             raise _texts_removed(upload, collection.texts_removed_at)
-        if query.redact is not None and not query.redact.is_covered_by(collection.redaction):
-            yield from self._redacted_pages(upload, Redactor(query.redact), int(cursor or 0))
+        is_redacted = query.redact is None or query.redact.is_covered_by(collection.redaction)
+        if not is_redacted or query.dataset_version is not None:
+            redactor = None if is_redacted or query.redact is None else Redactor(query.redact)
+            yield from self._copied_pages(upload, redactor, int(cursor or 0))
             return
         yield TracePage(
             traces=(),
@@ -57,10 +59,12 @@ class LocalSource:
         # Whoever takes the collection over asks for no other page.
         raise _upload_deleted()
 
-    def _redacted_pages(
-        self, upload: LocalDataset, redactor: Redactor, first: int
+    def _copied_pages(
+        self, upload: LocalDataset, redactor: Redactor | None, first: int
     ) -> Iterator[TracePage]:
-        """The traces of an upload from before the rules of the benchmark, which get a collection of their own."""
+        """The traces of an upload in a collection of their own: from before the rules of the benchmark, or with items of a
+        version of their dataset.
+        """
         position = 0
         while position < upload.trace_count:
             with self.resources.db.read() as session:
@@ -68,7 +72,7 @@ class LocalSource:
             if not traces:
                 raise _upload_deleted()
             # Also those before the first: traces that become equal are numbered from the beginning.
-            redacted = tuple(map(redactor.trace, traces))
+            redacted = tuple(map(redactor.trace, traces) if redactor else traces)
             position += len(traces)
             if position > first:
                 yield TracePage(

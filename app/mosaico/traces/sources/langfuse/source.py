@@ -393,6 +393,7 @@ TRACE_SOURCES.register(
         write_scores=write_scores,
         estimate=estimate_requests,
         reads_production=True,
+        has_datasets=True,
         has_late_scores=True,
         maps_fields=True,
     ),

@@ -1,0 +1,93 @@
+"""Items from traces: what an agent was asked in a run, in production or in an upload, as an item of a dataset."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy.orm import Session
+
+from mosaico.benchmarks.queries import get_benchmark
+from mosaico.run_store.queries import get_run_with_traces, get_trace
+from mosaico.traces.datasets import queries, service
+from mosaico.traces.datasets.edit_rules import TASK_TAG
+from mosaico.traces.datasets.errors import ItemExists, TraceWithoutInput
+from mosaico.traces.datasets.schemas import EditResult, TraceItemCreate
+from mosaico.traces.datasets.service import ItemEdit
+from mosaico.traces.models import CollectedTrace
+from mosaico.traces.queries import find_collected_trace
+from mosaico.traces.redaction import RedactionRules
+from mosaico.traces.storable_traces import short_id
+from mosaico.traces.types import DatasetItem
+from mosaico.traces.upload_errors import UploadTraceNotFound
+from mosaico.traces.uploads.queries import get_local_dataset
+
+
+class TraceOrigin(NamedTuple):
+    """A stored trace, what has it, and the rules of the benchmark whose run that is."""
+
+    trace: CollectedTrace
+    source: Mapping[str, str]
+    redact: RedactionRules | None = None
+
+
+def add_item_from_trace(
+    session: Session, origin: TraceOrigin, body: TraceItemCreate, *, by: str, now: datetime
+) -> EditResult:
+    """Make an item of a trace: its question, and the expected answer of the request, otherwise that of the trace.
+
+    Raises: `TraceWithoutInput`, `ItemExists` where the dataset has another item with its ID.
+    """
+    trace = origin.trace
+    if not trace.input:
+        raise TraceWithoutInput
+    dataset = service.find_or_create(session, body.dataset)
+    item = _item_of(trace, body)
+    version = dataset.version
+    has_item = _find_equal(session, dataset.id, version, item)
+    if has_item is False:
+        raise ItemExists(
+            f"the dataset {dataset.name!r} has another item {item.id!r:.80}; edit it, or send another itemId"
+        )
+    edit = ItemEdit(
+        base_version=version,
+        items=[item],
+        note=body.note,
+        origins={item.id: {**origin.source, "trace_id": trace.trace_id}},
+        redact=origin.redact,
+    )
+    return service.edit_dataset(session, dataset.id, edit, by=by, now=now)
+
+
+def _find_equal(session: Session, dataset_id: str, version: int, item: DatasetItem) -> bool | None:
+    """Whether the dataset has an item with this ID that asks the same; None if it has none, or a retired one."""
+    state = queries.find_items(session, dataset_id, version, [item.id]).get(item.id)
+    if state is None or state.is_retired:
+        return None
+    return state.input == item.input
+
+
+def find_trace_of_run(session: Session, run_id: str, trace_id: str) -> TraceOrigin:
+    """A trace of a run. Raises: `RunNotFound`, `RunPurged`, `TraceNotFound`."""
+    run = get_run_with_traces(session, run_id)
+    trace = get_trace(session, run, trace_id).trace
+    return TraceOrigin(trace, {"run_id": run.id}, get_benchmark(session, run.benchmark_id).redact)
+
+
+def find_trace_of_upload(session: Session, upload_id: str, trace_id: str) -> TraceOrigin:
+    """A trace of an upload. Raises: `UploadNotFound`, `UploadTraceNotFound`."""
+    upload = get_local_dataset(session, upload_id)
+    trace = find_collected_trace(session, upload.collection_id, trace_id)
+    return TraceOrigin(UploadTraceNotFound.unless(trace), {"upload_id": upload.id})
+
+
+def _item_of(trace: CollectedTrace, body: TraceItemCreate) -> DatasetItem:
+    expected = body.expected_output
+    return DatasetItem(
+        id=body.item_id or short_id(trace.item_id),
+        input=trace.input or "",
+        expected_output=expected or trace.expected_output,
+        expected_any=() if expected else tuple(trace.expected_any or ()),
+        expected_all=() if expected else tuple(trace.expected_all or ()),
+        tags=tuple(tag for tag in trace.tags if not tag.startswith(TASK_TAG)),
+        attributes=trace.attributes or {},
+    )

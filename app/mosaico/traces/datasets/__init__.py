@@ -1,0 +1,1 @@
+"""Datasets: items with versions, which people edit here and runs test."""

@@ -1,0 +1,74 @@
+"""Erases the texts of items, for a request of deletion: the one change that reaches versions of the past."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import ColumnElement, func, select, tuple_, update
+from sqlalchemy.orm import Session
+
+from mosaico.core.batches import batched
+from mosaico.core.db import Database
+from mosaico.traces.models import Dataset, DatasetItemState
+
+# The attributes that say when texts were erased, and whose they are.
+ERASED: Final = "erased"
+USER: Final = "user"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasedItem:
+    """The items to erase: those with an ID, of one dataset or of any, or those whose attribute `user` names somebody."""
+
+    item_id: str | None
+    user_id: str | None
+    dataset: str | None
+
+    def condition(self) -> ColumnElement[bool]:
+        """Whether a state of an item is one of the subject."""
+        if self.item_id is None:
+            user: ColumnElement[str] = DatasetItemState.attributes[USER].astext
+            return user == self.user_id
+        of_item: ColumnElement[bool] = DatasetItemState.item_id == self.item_id
+        if self.dataset is None:
+            return of_item
+        named = select(Dataset.id).where(Dataset.name == self.dataset)
+        return of_item & DatasetItemState.dataset_id.in_(named)
+
+
+def list_datasets_with(session: Session, item_id: str) -> list[str]:
+    """The names of the datasets that have, or had, an item with an ID."""
+    statement = (
+        select(Dataset.name)
+        .join(DatasetItemState, DatasetItemState.dataset_id == Dataset.id)
+        .where(DatasetItemState.item_id == item_id)
+    )
+    return list(session.scalars(statement.distinct()))
+
+
+def erase_items(db: Database, erased: ErasedItem, now: datetime) -> int:
+    """Erase the texts of items in all versions, in transactions of a batch each; returns the number of items."""
+    state = DatasetItemState
+    keys = (state.dataset_id, state.position)
+    with db.read() as session:
+        # Also the versions in which the item did not name the user.
+        items = session.execute(select(*keys).where(erased.condition()).distinct()).all()
+    erased_items = 0
+    for batch in batched([(row[0], row[1]) for row in items]):
+        is_left = func.coalesce(state.attributes[ERASED].astext, "") == ""
+        statement = (
+            update(state)
+            .where(tuple_(*keys).in_(batch), is_left)
+            .values(
+                input=None,
+                question=None,
+                expected_output=None,
+                expected_any=[],
+                expected_all=[],
+                attributes={ERASED: now.date().isoformat()},
+            )
+            .returning(*keys)
+        )
+        with db.begin() as session:
+            erased_items += len({tuple(row) for row in session.execute(statement)})
+    return erased_items
