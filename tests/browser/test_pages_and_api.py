@@ -98,6 +98,7 @@ OF_PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
         "purgeTexts": "it cannot be undone: `mosaico datasets purge` asks first",
         "checkSystem": "`mosaico doctor` asks it; the page of the system has the checks that call nobody",
         **dict.fromkeys(("getNote", "exportNotes"), "a page shows the notes about what it is of"),
+        "getAnnotation": "a page shows the annotations of what it is about",
         "getSilence": "the list of silences has the whole of each",
         "listLangfuseSecrets": "the page of the events has them, for admins",
     }

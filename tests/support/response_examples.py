@@ -182,6 +182,7 @@ def _ids_of_lists(demo: Service) -> dict[str, str]:
         "eventId": "/trigger-events",
         "keyId": "/keys",
         "noteId": "/notes",
+        "annotationId": "/annotations",
     }
     first = {name: demo.list_items(path)[0]["id"] for name, path in lists.items()}
     [kpi, *_] = demo.get(f"/benchmarks/{BENCHMARK['id']}/kpis")["items"]
@@ -205,7 +206,7 @@ def _parameters(demo: Service, operation_id: str) -> dict[str, Any]:
     if operation_id == "listNights":
         run = _run_of_demo(demo, RUN_NAMES[1])
         return {"itemId": demo.list_items(f"/benchmark-runs/{run['id']}/results")[0]["itemId"]}
-    if operation_id == "listAgentVersions":
+    if operation_id in ("listAgentVersions", "summarizeAnnotations"):
         return {"benchmarkId": BENCHMARK["id"]}
     if operation_id == "searchByName":
         return {"text": AGENT["name"][:4]}

@@ -232,6 +232,9 @@ def fuzzer_of(service: Service) -> Fuzzer:
     known_ids["incidentId"] = service.get("/incidents")["items"][0]["id"]
     note = {"text": "A note of tests."}
     known_ids["noteId"] = service.post(f"/incidents/{known_ids['incidentId']}/notes", note)["id"]
+    annotations = f"/benchmark-runs/{known_ids['runId']}/annotations"
+    judged = {"traceId": known_ids["traceId"], "judgement": "right"}
+    known_ids["annotationId"] = service.post(annotations, judged)["id"]
     delivery = service.post("/notifications/test", endpoint)
     known_ids |= {"deliveryId": delivery["id"], "notificationId": delivery["notificationId"]}
     known_ids["endpointId"] = delivery["endpointId"]
