@@ -1,6 +1,7 @@
 """Two people annotate twenty answers by keyboard, and the page says how far they agree."""
 
 import re
+from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
@@ -65,14 +66,14 @@ def judge_all(page: Page, strict_items: set[str]) -> int:
 
 
 def test_twenty_answers__are_judged_by_twenty_keys_and_two_people_are_compared(
-    site: Site, run: JSON
+    site: Site, run: JSON, record_property: Callable[[str, object], None]
 ) -> None:
     ana, ben = Annotator(site.service, "Ana"), Annotator(site.service, "Ben")
     page = open_queue(site, run, ana.token)
     began = monotonic()
     assert judge_all(page, set()) == ANSWERS
     # Of the browser and the service; reading takes the rest of five minutes.
-    print(f"{ANSWERS} answers in {monotonic() - began:.1f} s")
+    record_property("seconds", round(monotonic() - began, 1))
     expect(page.locator("main h2")).to_have_text(f"All {ANSWERS} answers are judged")
     judged = [row["itemId"] for row in site.service.list_items("/annotations")]
     right = [item for item in judged if not is_fifth(item)]

@@ -71,7 +71,7 @@ def _measure(answers: Sequence[Labels], measure: Callable[[Any], float]) -> Agre
     else:
         interval = _interval(patterns, value, measure)
         if interval is None:
-            reason = "without one of the answers the measure is not defined, or it never changes: there is no interval"
+            reason = "no interval: with any answer less, the measure is the same or not defined"
     low, high = interval or (None, None)
     return AgreementMeasure(value=value, low=low, high=high, answers=count, reason=reason)
 

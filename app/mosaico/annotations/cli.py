@@ -144,9 +144,7 @@ def export_annotations(
 
 @cli.command("import")
 def import_annotations(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="CSV or JSON Lines.")
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV or JSON Lines.")],
 ) -> None:
     """Store the annotations of a file as yours, in place of what you said of the same answers before.
 
@@ -157,16 +155,15 @@ def import_annotations(
     with open_api() as api:
         count = 0
         run_ids: dict[str, None] = {}
-        for number, row in enumerate(_read_rows(file), 1):
+        for number, row in enumerate(_read_file(file), 1):
             run_id = row.pop("runId", "")
             if not run_id:
                 raise WrongUsage(f"row {number} of {file} has no runId; {count} rows are stored")
             try:
                 api.post(f"{RUNS}{path_of(run_id)}{PATH}", row)
             except AppError as error:
-                raise WrongUsage(
-                    f"row {number} of {file}: {error.detail}; {count} rows are stored"
-                ) from error
+                error.detail = f"row {number} of {file}: {error.detail}; {count} rows are stored"
+                raise
             count += 1
             run_ids[run_id] = None
         print_status(f"{count} annotations are stored")
@@ -177,6 +174,14 @@ def _print_pages(pages_url: str, run_ids: Iterable[str]) -> None:
     """Print the address of the page of a few runs; that of many would hide the result."""
     for run_id in islice(run_ids, MAX_LINKS):
         print_link(f"{pages_url}{run_page_path(run_id)}/annotations")
+
+
+def _read_file(file: Path) -> list[dict[str, Any]]:
+    """The bodies of the requests for a file. Raises: `WrongUsage` before anything is stored."""
+    try:
+        return list(_read_rows(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise WrongUsage(f"{file} cannot be read: {error}") from error
 
 
 def _read_rows(file: Path) -> Iterator[dict[str, Any]]:

@@ -81,9 +81,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "annotations list": ("mosaico annotations list --run latest --judgement wrong",),
     "annotations show": ("mosaico annotations show ANNOTATION",),
-    "annotations add": (
-        "mosaico annotations add --run latest --trace TRACE --judgement wrong --note 'names another city'",
-    ),
+    "annotations add": ("mosaico annotations add --run latest --trace TRACE --judgement wrong",),
     "annotations delete": ("mosaico annotations delete ANNOTATION --yes",),
     "annotations export": ("mosaico annotations export annotations.csv --run latest",),
     "annotations import": ("mosaico annotations import annotations.csv",),
