@@ -37,6 +37,9 @@ from mosaico.notifications.pages import router as endpoint_pages
 from mosaico.notifications.router import deliveries_router as deliveries
 from mosaico.notifications.router import endpoints_router as endpoints
 from mosaico.notifications.router import inbox_router as notifications
+from mosaico.overview.annotation_pages import router as annotation_pages
+from mosaico.overview.annotation_router import other_router as annotation_queues
+from mosaico.overview.annotation_router import router as annotations
 from mosaico.overview.dataset_pages import router as dataset_pages
 from mosaico.overview.fleet_pages import router as fleet_page
 from mosaico.overview.formula_pages import router as formula_page
@@ -128,6 +131,8 @@ ROUTERS: tuple[Router, ...] = (
     silences,
     notes,
     subject_notes,
+    annotations,
+    annotation_queues,
     notifications,
     deliveries,
     endpoints,
@@ -147,6 +152,7 @@ PAGES: tuple[Router, ...] = (
     fleet_page,
     comparison_page,
     run_pages,
+    annotation_pages,
     item_pages,
     trace_pages,
     trend_page,

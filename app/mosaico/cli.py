@@ -146,6 +146,11 @@ COMMANDS = {
         "mosaico.reporting.cli:view",
         "Write the traces of a run as an HTML page: transcripts, filters by result and category.",
     ),
+    "annotations": Entry(
+        "mosaico.annotations.cli:cli",
+        "Judge answers; list, export and import what people say.",
+        Heading.BENCHMARKS,
+    ),
     "schedules": Entry("mosaico.schedules.cli:cli", "Manage schedules.", Heading.BENCHMARKS),
     "cron": Entry(
         "mosaico.schedules.cli:cron_cli", "Preview cron expressions.", Heading.BENCHMARKS

@@ -29,7 +29,7 @@ LIMITED_TABLES: Final[Mapping[str, str]] = {
     "benchmarks": _VISIBLE.format(column="id"),
     **dict.fromkeys(
         (
-            "alert_events", "alert_rules", "awaited_runs", "benchmark_agents", "benchmark_baselines",
+            "alert_events", "alert_rules", "annotations", "awaited_runs", "benchmark_agents", "benchmark_baselines",
             "benchmark_revisions", "benchmark_runs", "incidents", "kpi_definitions", "kpi_history", "notes",
             "processed_source_runs", "schedule_configs", "source_subscriptions", "webhook_secrets",
         ),

@@ -3,6 +3,7 @@
 from mosaico.access import models as access
 from mosaico.agents import models as agents
 from mosaico.alerts import models as alerts
+from mosaico.annotations import models as annotations
 from mosaico.benchmarks import models as benchmarks
 from mosaico.comparison import models as comparison
 from mosaico.core import batch_delete
@@ -23,6 +24,7 @@ __all__ = [
     "access",
     "agents",
     "alerts",
+    "annotations",
     "batch_delete",
     "benchmarks",
     "comparison",

@@ -21,6 +21,8 @@ BOUNDED = {
     "alert_rules.benchmark_id": PEOPLE,
     "alert_states.agent_id": "a row per rule",
     "alert_states.rule_id": "a row per agent",
+    "annotations.benchmark_id": PEOPLE,
+    "annotations.run_id": PEOPLE,
     "api_keys.person_id": PEOPLE,
     "awaited_runs.agent_id": WAITING,
     "awaited_runs.benchmark_id": WAITING,

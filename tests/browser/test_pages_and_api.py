@@ -102,6 +102,7 @@ OF_PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
             ("createItemFromRun", "createItemFromUpload", "editDataset", "getVersion"),
             "forms and pages of datasets and traces do the same under other names",
         ),
+        "getAnnotation": "a page shows the annotations of what it is about",
         "getSilence": "the list of silences has the whole of each",
         "listLangfuseSecrets": "the page of the events has them, for admins",
         **dict.fromkeys(

@@ -32,6 +32,7 @@ PAGES: Final[Mapping[str, str]] = MappingProxyType(
         "/benchmark-runs.csv": "/runs",
         "/benchmark-runs/compare": f"/compare?base=run-billing-support-1&run={RUN}",
         "/benchmark-runs/compare/items": f"/compare?base=run-billing-support-1&run={RUN}&layout=case",
+        "/benchmark-runs/{runId}/annotation-queue": f"/runs/{RUN}/annotations",
         "/benchmark-runs/{runId}/answers": f"/runs/{RUN}",
         "/benchmark-runs/{runId}/results": f"/runs/{RUN}/traces",
         "/benchmarks": "/benchmarks",
@@ -91,6 +92,13 @@ EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
         ("/datasets/{setId}/items", "version"): "the table of versions leads to each",
         ("/datasets/{setId}/item-history", "itemId"): "the page is of one item, which its address names",
         ("/datasets/{setId}/export", "*"): "a button for each format, of the version that the page shows",
+        **{
+            (path, "*"): "a page shows the annotations of what it is about, and the search finds them by their text"
+            for path in ("/annotations", "/annotations.csv")
+        },
+        ("/annotations/summary", "*"): "a page is of one run or one benchmark, which its address names",
+        ("/benchmark-runs/{runId}/annotation-queue", "queue"): "a form starts each queue",
+        ("/benchmark-runs/{runId}/annotation-queue", "since"): "the page sets it when a queue is opened",
         ("/overview/search", "kind"): "a button continues the search of each kind",
         **{
             (path, name): "the page is of one KPI of a benchmark, which its address names"

@@ -1,6 +1,8 @@
 """Browser sessions for tests: a client without a key, logins, and sessions that end."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from html import unescape
 from typing import Any
 
@@ -9,6 +11,7 @@ from sqlalchemy import text
 
 from tests.support.processes import until
 from tests.support.service import Service
+from tests.support.waiting import LIVENESS_S
 
 HTML = {"Accept": "text/html"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -32,6 +35,18 @@ def listens(service: Service) -> bool:
 
 def log_in(browser: httpx.Client, key: str, **form: str) -> httpx.Response:
     return browser.post("/login", data={"key": key, **form})
+
+
+@contextmanager
+def open_browser(service: Service) -> Iterator[httpx.Client]:
+    """A client without a key, which keeps cookies and asks for pages, of a service that listens already."""
+    until(lambda: listens(service))
+    headers = {**HTML, "Sec-Fetch-Site": "same-origin"}
+    url = service.client.base_url
+    with httpx.Client(
+        base_url=url, headers=headers, trust_env=False, verify=False, timeout=LIVENESS_S
+    ) as client:
+        yield client
 
 
 def end_session(service: Service) -> None:

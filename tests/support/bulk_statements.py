@@ -15,6 +15,7 @@ ONE_ROW: Final[Mapping[str, str]] = {
     "mosaico.access.service.record_use": "api_keys",
     "mosaico.access.sessions.log_in_with_link": "login_links",
     "mosaico.access.sessions.log_out": "browser_sessions",
+    "mosaico.annotations.service.save_annotation": "annotations",
     "mosaico.comparison.baselines.pin_baseline": "benchmark_baselines",
     "mosaico.comparison.comparison_store._store": "stored_comparisons",
     "mosaico.core.batch_delete._valid_mark": "purge_marks",
@@ -51,6 +52,9 @@ LIMITED: Final[Mapping[str, str]] = {
     "mosaico.access.rate_limits.delete_old_windows": _BATCH,
     "mosaico.access.service.delete_expired_responses": _BATCH,
     "mosaico.access.sessions.delete_expired_sessions": _BATCH,
+    # The annotations of a batch of traces.
+    "mosaico.annotations.service.remove_texts": "mosaico.runs.retention.ROWS_PER_BATCH",
+    "mosaico.annotations.service.remove_texts_of_run": _BATCH,
     "mosaico.benchmarks.service._set_agents": "mosaico.benchmarks.schemas.MAX_AGENTS",
     "mosaico.comparison.comparison_store._evict_old": "mosaico.comparison.comparison_store.MAX_STORED",
     "mosaico.comparison.comparison_store.delete_comparisons_of": "mosaico.comparison.comparison_store.MAX_STORED",

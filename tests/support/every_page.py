@@ -21,6 +21,7 @@ from mosaico.access.models import ApiKey, Person
 from mosaico.agents.models import Agent, AgentRevision
 from mosaico.alerts.models import AlertRule, AlertRuleRevision, AlertSilence, Incident
 from mosaico.alerts.silence_matchers import SilenceMatchers
+from mosaico.annotations.models import Annotation
 from mosaico.api import PAGES
 from mosaico.core.web import pages, query_parameters
 from mosaico.core.web.routes import DeclaredRoute
@@ -52,7 +53,7 @@ EXAMPLES: Final[Mapping[str, str]] = MappingProxyType(
         "endpointId": "endpoint-1", "eventId": "trigger-1",
         "incidentId": "alert-0", "keyId": "key-1", "kpi": "support-pass", "kpiId": "support-pass",
         "alertConfigId": "rule-1", "deliveryId": "delivery-1", "draftId": "draft-1", "notificationId": "note-0",
-        "noteId": "note-0", "personId": "person-1",
+        "noteId": "note-0", "annotationId": "annotation-0", "personId": "person-1",
         "ruleId": "rule-1", "runId": RUN, "scheduleId": "nightly",
         "secretId": "secret-1", "silenceId": "silence-1", "traceId": f"{RUN}/t-0",
     }
@@ -62,6 +63,7 @@ QUERIES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "/compare": f"base={BASE}&run={RUN}",
         "/runs/{runId}/items": f"item=case-000&base={BASE}",
+        "/runs/{runId}/annotate": "queue=flipped&at=2&last=annotation-0",
         "/benchmarks/{benchmarkId}/kpis/{kpi}": "agent=billing",
         "/alerts/{ruleId}": "days=90&agent=billing",
         "/new/alert-rule": "benchmark=support",
@@ -196,6 +198,15 @@ def _write_every_page(session: Session, now: datetime) -> None:
             AlertRuleRevision(rule_id="rule-1", revision=number, **edit),
         )
     )
+    session.add_all(
+        Annotation(
+            id=f"annotation-{number}", benchmark_id="support", run_id=RUN, trace_id=f"{RUN}/t-{number // 2}",
+            item_id=f"case-{number // 2:03}", judgement=("right", "partly", "wrong")[number % 3], score=0.5,
+            corrected_answer="Within 30 days.", note="The period is missing.", expected_is_wrong=number < 2,
+            annotator=f"person-{1 + number % 2}", created_at=now, updated_at=now,
+        )
+        for number in range(24)
+    )  # fmt: skip
     session.flush()
 
 
@@ -243,6 +254,7 @@ def write_hostile_pages(session: Session) -> None:
         "UPDATE deliveries SET detail = :name",
         "UPDATE incidents SET name = :name, value_name = :name, explanation = :name, note = :name",
         "UPDATE local_datasets SET name = :name, run_name = :name",
+        "UPDATE annotations SET note = :name, corrected_answer = :name",
         "UPDATE notes SET text = :name",
         "UPDATE datasets SET name = :name",
         "UPDATE dataset_versions SET note = :name",

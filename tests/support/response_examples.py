@@ -191,6 +191,7 @@ def _ids_of_lists(demo: Service) -> dict[str, str]:
         "eventId": "/trigger-events",
         "keyId": "/keys",
         "noteId": "/notes",
+        "annotationId": "/annotations",
     }
     first = {name: demo.list_items(path)[0]["id"] for name, path in lists.items()}
     [kpi, *_] = demo.get(f"/benchmarks/{BENCHMARK['id']}/kpis")["items"]
@@ -223,6 +224,7 @@ def _parameters(demo: Service, operation_id: str) -> dict[str, Any]:
     fixed: dict[str, dict[str, Any]] = {
         "listItemStates": {"itemId": "q1"},
         "listAgentVersions": {"benchmarkId": BENCHMARK["id"]},
+        "summarizeAnnotations": {"benchmarkId": BENCHMARK["id"]},
         "searchByName": {"text": AGENT["name"][:4]},
     }
     return fixed.get(operation_id, {})

@@ -156,3 +156,9 @@ def escape_cell(cell: object) -> object:
     """The cell; an apostrophe precedes text that a spreadsheet would run as a formula."""
     is_formula = isinstance(cell, str) and cell.lstrip(" ").startswith(_FORMULA_STARTS)
     return f"'{cell}" if is_formula and cell != "-" else cell
+
+
+def unescape_cell(cell: str) -> str:
+    """The text of a cell that `escape_cell` may have changed."""
+    text = cell.removeprefix("'")
+    return text if escape_cell(text) == cell else cell

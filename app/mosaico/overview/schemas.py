@@ -144,10 +144,13 @@ class SearchKind(StrEnum):
     SCHEDULE = "SCHEDULE"
     RUN = "RUN"
     NOTE = "NOTE"
+    ANNOTATION = "ANNOTATION"
 
 
 class SearchMatch(WireModel):
-    """A match of the search: `name` of a run is that of its agent, and of a note its text, with its subject."""
+    """A match of the search: `name` of a run is that of its agent, and of a note or an annotation its text, with its
+    subject.
+    """
 
     id: str
     name: StoredText

@@ -1,4 +1,4 @@
-"""Search of what has a name: agents, benchmarks, KPIs, alert rules, schedules and runs; and of notes."""
+"""Search of what has a name: agents, benchmarks, KPIs, alert rules, schedules and runs; and of notes and annotations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -8,6 +8,8 @@ from sqlalchemy.orm import Session
 
 from mosaico.agents.models import Agent
 from mosaico.alerts.models import AlertRule
+from mosaico.annotations.queries import list_annotations
+from mosaico.annotations.schemas import AnnotationFilter
 from mosaico.benchmarks.models import BENCHMARK_NAME, BENCHMARK_NAME_KEY, Benchmark, KpiDefinition
 from mosaico.benchmarks.owner_names import read_names
 from mosaico.core import keyset
@@ -76,7 +78,7 @@ def search_names(
     session: Session, text: str, kind: SearchKind | None = None, cursor: str | None = None
 ) -> SearchResult:
     """What contains the text in its name or its ID, at most `MAX_MATCHES` of each kind: the newest
-    runs and notes, all others by name. Archived agents and benchmarks are left out, with the KPIs of these.
+    runs, notes and annotations, all others by name. Archived agents and benchmarks are left out, with the KPIs of these.
 
     All kinds share the time of a search. A kind that was not read to its end has a cursor, also without a
     match; the others without a match are left out. `kind` and `cursor` continue the search of one kind.
@@ -113,6 +115,8 @@ def _search_kinds(
             matches = _search_runs(session, text, query, search_time_s)
         elif kind is SearchKind.NOTE:
             matches = _search_notes(session, text, query, search_time_s)
+        elif kind is SearchKind.ANNOTATION:
+            matches = _search_annotations(session, text, query, search_time_s)
         else:
             matches = _search_table(session, text, _TABLES[kind], query, search_time_s)
         yield SearchGroup(kind=kind, matches=matches.rows, next_cursor=matches.next_cursor)
@@ -195,5 +199,23 @@ def _search_notes(
             incident_id=note.incident_id,
         )
         for note in page.rows
+    ]
+    return page.with_rows(matches)
+
+
+def _search_annotations(
+    session: Session, text: str, query: PageQuery, search_time_s: float
+) -> PageRows[SearchMatch]:
+    page = list_annotations(session, query, AnnotationFilter(text=text), search_time_s)
+    matches = [
+        SearchMatch(
+            id=row.id,
+            name=" · ".join(filter(None, (row.note, row.corrected_answer))),
+            benchmark_id=row.benchmark_id,
+            created_at=row.created_at,
+            run_id=row.run_id,
+            item_id=row.item_id,
+        )
+        for row in page.rows
     ]
     return page.with_rows(matches)

@@ -31,6 +31,7 @@ TITLES: Final = {
     SearchKind.SCHEDULE: "Schedules",
     SearchKind.RUN: "Runs",
     SearchKind.NOTE: "Notes",
+    SearchKind.ANNOTATION: "Annotations",
 }
 # Of a match by its ID.
 PAGES: Final[Mapping[SearchKind, Callable[[str], str]]] = {
@@ -94,13 +95,13 @@ def _page_of(kind: SearchKind, search_match: SearchMatch) -> str:
     """The address of the page of a match."""
     if kind is SearchKind.KPI:
         return path_of("benchmarks", search_match.benchmark_id or "", "kpis", search_match.id)
-    if kind is SearchKind.NOTE:
+    if kind in (SearchKind.NOTE, SearchKind.ANNOTATION):
         return _subject_page(search_match)
     return PAGES[kind](search_match.id)
 
 
 def _subject_page(note: SearchMatch) -> str:
-    """The page of what a note is about."""
+    """The page of what a note or an annotation is about."""
     if note.incident_id:
         return f"{incident_page_path(note.incident_id)}#notes"
     run_page = run_page_path(note.run_id or "")

@@ -1,13 +1,16 @@
-"""Lists of the API as CSV: runs, the values of KPIs, and notes."""
+"""Lists of the API as CSV: runs, the values of KPIs, notes, and annotations."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from pydantic.alias_generators import to_camel
 from sqlalchemy import ColumnElement, select, type_coerce
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import InstrumentedAttribute, Session, load_only, with_expression
 
+from mosaico.annotations.queries import list_annotations
+from mosaico.annotations.schemas import AnnotationFilter, AnnotationView
 from mosaico.benchmarks.owner_names import OwnerNames, read_names
 from mosaico.core.db import Database
 from mosaico.core.keyset import PageQuery, PageRows, iter_pages
@@ -36,6 +39,7 @@ KPI_COLUMNS: Final = (
 NOTE_COLUMNS: Final = (
     "noteId", "benchmarkId", "runId", "itemId", "incidentId", "text", "createdBy", "createdByName", "createdAt",
 )  # fmt: skip
+ANNOTATION_COLUMNS: Final = tuple(map(to_camel, AnnotationView.model_fields))
 
 Line = Sequence[object]
 
@@ -99,6 +103,17 @@ def iter_notes(db: Database, note_filter: NoteFilter) -> Iterator[str]:
         return page.with_rows([tuple(note.model_dump().values()) for note in page.rows])
 
     return _iter_csv(db, NOTE_COLUMNS, read_page)
+
+
+def iter_annotations(db: Database, annotation_filter: AnnotationFilter) -> Iterator[str]:
+    """The header and the annotations of a filter, newest first, at most `MAX_ROWS`."""
+
+    def read_page(session: Session, query: PageQuery) -> PageRows[Line]:
+        page = list_annotations(session, query, annotation_filter)
+        # With the words of enumerations.
+        return page.with_rows([tuple(row.model_dump(mode="json").values()) for row in page.rows])
+
+    return _iter_csv(db, ANNOTATION_COLUMNS, read_page)
 
 
 def _iter_csv(

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, delete, exists, func, select, text, type_c
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
+from mosaico.annotations.service import remove_texts
 from mosaico.core.batch_delete import BATCH_ROWS
 from mosaico.core.batches import batched
 from mosaico.core.db import Database
@@ -247,8 +248,8 @@ def _erase_traces(
 def remove_texts_at(
     session: Session, collection_id: int, positions: Sequence[int], **changes: Any
 ) -> None:
-    """Remove the texts of traces of a collection, at most `BATCH_ROWS`, with their transcripts and the reasons of
-    judges; further columns get the `changes`.
+    """Remove the texts of traces of a collection, at most `BATCH_ROWS`, with their transcripts, the reasons of
+    judges and the texts of annotations; further columns get the `changes`.
     """
     session.execute(
         update(CollectedTrace)
@@ -264,6 +265,7 @@ def remove_texts_at(
         )
     )
     _erase_reasons(session, collection_id, positions)
+    remove_texts(session, collection_id, positions)
 
 
 def _erase_reasons(session: Session, collection_id: int, positions: Sequence[int]) -> None:

@@ -27,6 +27,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from mosaico.annotations.service import remove_texts_of_run
 from mosaico.benchmarks.models import Benchmark
 from mosaico.comparison.comparison_store import delete_comparisons_of
 from mosaico.core.batch_delete import delete_all, trusted_now
@@ -202,6 +203,7 @@ def drop_purged(job: JobContext, purge: DropPurgedRun) -> None:
         delete_comparisons_of(session, run.seq)
         session.flush()
         _drop(session, run.seq, collection_id)
+    repeat_batches(job, lambda session: remove_texts_of_run(session, purge.run_id))
 
 
 def _lock_ended(session: Session, run_id: str) -> BenchmarkRun:

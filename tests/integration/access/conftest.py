@@ -24,11 +24,9 @@ from tests.integration.access.toy_service import (
     Workshop,
     toy_app,
 )
-from tests.support.browser_sessions import HTML, listens
+from tests.support.browser_sessions import open_browser
 from tests.support.postgres import cluster, drop_database, make_database
-from tests.support.processes import until
 from tests.support.service import Service
-from tests.support.waiting import LIVENESS_S
 
 
 @pytest.fixture(scope="session")
@@ -116,10 +114,5 @@ def toys(db: Database) -> Callable[[], int]:
 @pytest.fixture
 def browser(service: Service) -> Iterator[httpx.Client]:
     """A client without a key, which keeps cookies and asks for pages, of a service that listens already."""
-    until(lambda: listens(service))
-    headers = {**HTML, "Sec-Fetch-Site": "same-origin"}
-    url = service.client.base_url
-    with httpx.Client(
-        base_url=url, headers=headers, trust_env=False, verify=False, timeout=LIVENESS_S
-    ) as client:
+    with open_browser(service) as client:
         yield client

@@ -92,6 +92,7 @@ def stub() -> Iterator[tuple[Shell, Answer]]:
 def files(tmp_path: Path) -> Path:
     """The files that the examples name."""
     (tmp_path / "today.csv").write_text("id,output,expected\n1,a,a\n2,b,b\n")
+    (tmp_path / "annotations.csv").write_text("runId,traceId,judgement\nr-1,t-1,right\n")
     (tmp_path / "result.json").write_text("{}")
     for name in ("nightly", "every-night", "rule"):
         (tmp_path / f"{name}.json").write_text(json.dumps({"name": name}))

@@ -237,6 +237,9 @@ def fuzzer_of(service: Service) -> Fuzzer:
     known_ids["noteId"] = service.post(f"/incidents/{known_ids['incidentId']}/notes", note)["id"]
     owned = {"file": "f", "path": "agents/a", "kind": "agent", "objectId": "agent-001"}
     known_ids["projectObjectId"] = service.post("/project-objects", owned)["id"]
+    annotations = f"/benchmark-runs/{known_ids['runId']}/annotations"
+    judged = {"traceId": known_ids["traceId"], "judgement": "right"}
+    known_ids["annotationId"] = service.post(annotations, judged)["id"]
     delivery = service.post("/notifications/test", endpoint)
     known_ids |= {"deliveryId": delivery["id"], "notificationId": delivery["notificationId"]}
     known_ids["endpointId"] = delivery["endpointId"]

@@ -48,6 +48,7 @@ LIST_COMMANDS: Mapping[str, str] = {
     "endpoint-not-found": "notify endpoints list",
     "kpi-not-found": "benchmarks list",
     "notification-not-found": "inbox list",
+    "unknown-annotation": "annotations list",
     "run-not-found": "runs list",
     "unknown-person": "people list",
     "schedule-not-found": "schedules list",

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.access.deps import READ, get_caller
 from mosaico.agents.queries import add_agent_names
+from mosaico.annotations.queries import list_shown_annotations
 from mosaico.comparison.deciding_metric import NOTHING_DECIDES, find_deciding_metric
 from mosaico.comparison.run_answers import TooManyAnswers
 from mosaico.core.web.deps import Res
@@ -86,6 +87,7 @@ def show_item(
         notes = list_shown_notes(
             session, get_caller(request), item_id=item, benchmark_id=run.benchmark_id
         )
+        annotated = list_shown_annotations(session, item_id=item, benchmark_id=[run.benchmark_id])
         agent_ids = {*(side.agent_id for side in sides), *(night.agent_id for night in nights)}
         names = add_agent_names(session, {}, agent_ids)
     shown_nights = _ShownNights(nights, decider, names, reader_zone(request), base_id or "", kept)
@@ -103,6 +105,7 @@ def show_item(
         steps=steps,
         item=item,
         notes=notes,
+        annotated=annotated,
         kept=kept,
         shown_metrics=MAX_METRICS,
         rule=f"right or wrong by {decider.column}" if decider else NOTHING_DECIDES,
@@ -205,6 +208,7 @@ def _parts_in_api(run: BenchmarkRun, base_id: str | None, item: str) -> dict[str
         "nights": build_url(f"/benchmark-runs{path_of(run.id)}/nights", itemId=item),
         "run": path_of("benchmark-runs", run.id),
         "notes": build_url("/notes", benchmarkId=run.benchmark_id, itemId=item),
+        "annotations": build_url("/annotations", benchmarkId=run.benchmark_id, itemId=item),
     }
     if base_id:
         base = path_of("benchmark-runs", base_id)

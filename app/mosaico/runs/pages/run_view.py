@@ -18,6 +18,7 @@ from mosaico.alerts.incident_queries import list_incidents_of_run
 from mosaico.alerts.models import AlertEvent
 from mosaico.alerts.queries import find_existing_rules
 from mosaico.alerts.rule_records import RuleFalseAlarms, read_false_alarms
+from mosaico.annotations.queries import describe_annotated
 from mosaico.benchmarks.models import Benchmark
 from mosaico.comparison.baselines import is_pinned
 from mosaico.comparison.change_text import change_bar, counting_ends, describe_change, format_amount
@@ -147,6 +148,7 @@ def load_run_page(
         **_alerts(session, run.id, res),
         **_evaluations(session, run.seq),
         "notes": list_shown_notes(session, get_caller(request), run_id=run.id),
+        "annotated": describe_annotated(session, run),
         "errors": [] if run.purged_at else _errors(session, run),
         **answers,
         "costs": costs,

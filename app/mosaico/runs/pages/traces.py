@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.access.deps import READ
 from mosaico.agents.models import Agent
+from mosaico.annotations.queries import list_shown_annotations
 from mosaico.benchmarks.models import Benchmark
 from mosaico.comparison.deciding_metric import NOTHING_DECIDES, find_deciding_metric
 from mosaico.core.errors import Invalid
@@ -146,6 +147,7 @@ def show_trace(
         neighbors = trace_list.find_neighbors(session, run, trace.position, trace_filter, decider)
         traces = build_url(f"{path_of('runs', run_id)}/traces", shown_filter)
         steps = [*list_crumbs(session, run), Crumb("Traces", traces)]
+        annotated = list_shown_annotations(session, run_id=[run.id], trace_id=trace.trace_id)
         baseline = run.verdict.baseline.run_ids[0] if run.verdict and run.verdict.baseline else None
         dataset_name = name_dataset(session, run)
     right = is_right_answer(run.metric_keys or [], detail.result, decider)
@@ -157,6 +159,7 @@ def show_trace(
         title=trace.item_id,
         nav="/runs",
         api=f"/benchmark-runs{path_of(run_id)}/traces{path_of(trace_id)}",
+        api_parts={"annotations": build_url("/annotations", runId=run_id, traceId=trace_id)},
         run=run,
         steps=steps,
         trace=trace,
@@ -179,6 +182,7 @@ def show_trace(
         is_filtered=bool(shown_filter),
         baseline=baseline,
         dataset_name=dataset_name,
+        annotated=annotated,
     )
 
 

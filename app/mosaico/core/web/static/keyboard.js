@@ -5,13 +5,19 @@ const PAGES = { m: "/", r: "/runs", b: "/benchmarks", i: "/inbox", s: "/schedule
 // From "g" to the letter of a page.
 const PAGE_KEY_MS = 1500;
 const ROW_KEYS = ["o", "a", "s", "x", "j", "k"];
+// Of the page on which answers are judged.
+const ANSWER_KEYS = ["1", "2", "3", "n", "e", "u", "ArrowLeft", "ArrowRight"];
 
 let pageKeyAt = 0;
 
 function handleKey(event) {
   if (event.ctrlKey || event.altKey || event.metaKey || store.shortcuts === "off") return;
-  if (event.target.closest("input, select, textarea, dialog[open]")) return;
   const { key } = event;
+  if (event.target.closest("input:not([type=checkbox]), select, textarea, dialog[open]")) {
+    // The keys of the page work again.
+    if (key === "Escape" && event.target.dataset.key) event.target.blur();
+    return;
+  }
   if (Date.now() - pageKeyAt < PAGE_KEY_MS && PAGES[key]) {
     location.href = PAGES[key];
     return;
@@ -22,6 +28,16 @@ function handleKey(event) {
   else if (key === "?") showShortcuts();
   else if ((key === "j" || key === "k") && rows.length) moveToRow(rows, key === "j" ? 1 : -1);
   else if (ROW_KEYS.includes(key)) pressRowKey(rows, key);
+  else if (ANSWER_KEYS.includes(key)) pressAnswerKey(event, key);
+}
+
+function pressAnswerKey(event, key) {
+  const target = document.querySelector(`[data-key="${key}"]`);
+  if (!target) return;
+  // Without it the letter would be written into the field.
+  event.preventDefault();
+  if (target.matches("textarea")) target.focus();
+  else target.click();
 }
 
 function focusSearch(event) {

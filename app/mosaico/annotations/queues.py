@@ -1,0 +1,204 @@
+"""Queues of answers to judge. The same filter selects the same answers in the same order for everybody, so that a queue
+is an address and nothing is stored.
+"""
+
+from collections.abc import Callable, Mapping
+from itertools import combinations
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import ColumnElement, and_, exists, func, or_, select
+from sqlalchemy.orm import Session
+
+from mosaico.annotations.models import Annotation
+from mosaico.annotations.queries import read_own_judgements
+from mosaico.annotations.schemas import (
+    AnnotationQueueView,
+    QueuedAnswer,
+    QueueFilter,
+    QueueKind,
+)
+from mosaico.comparison.answer_schemas import AnswerFilter
+from mosaico.comparison.comparison_rules import metric_rule, spec_of
+from mosaico.comparison.deciders import judgement_of
+from mosaico.comparison.run_answers import find_baseline_run, load_answers
+from mosaico.core.errors import AppError, Invalid
+from mosaico.metrics.types import Direction
+from mosaico.run_store.deciding_metric import RIGHT_FROM, DecidingMetric
+from mosaico.run_store.models import BenchmarkRun, TraceResult
+from mosaico.statistics.verdict_rules import Scale
+from mosaico.traces.models import CollectedTrace
+
+NO_BASELINE: Final = "the run was not compared with a baseline that still has its traces"
+NOTHING_FLIPPED: Final = "no item of the run fell or rose by half or more"
+NO_TRACES: Final = "the run has no traces"
+ALL_ANNOTATED: Final = "you have annotated every answer of the run"
+ONE_JUDGE: Final = "the run has no judge beside another metric between 0 and 1: name two metrics that say right or wrong"
+
+
+class _Answer(NamedTuple):
+    """An answer of a queue by its trace and its item."""
+
+    trace_id: str
+    item_id: str
+
+
+class _Answers(NamedTuple):
+    """The answers of a queue, or why it has none; `metrics` are those that are compared."""
+
+    answers: list[_Answer]
+    reason: str
+    metrics: tuple[str | None, str | None] = (None, None)
+
+
+def load_queue(
+    session: Session, run: BenchmarkRun, queue_filter: QueueFilter, annotator: str
+) -> AnnotationQueueView:
+    """The answers of a queue, and what the annotator says of them.
+
+    Raises: `Invalid` for a metric that the run does not have, `TooManyAnswers` for the flipped items of a run of more
+    than 5,000 traces.
+    """
+    queued = _QUEUES[queue_filter.queue](_QueueReader(session, run, queue_filter, annotator))
+    trace_ids = [answer.trace_id for answer in queued.answers]
+    own = read_own_judgements(session, run.id, trace_ids, annotator)
+    first, second = queued.metrics
+    return AnnotationQueueView(
+        items=[
+            QueuedAnswer(
+                trace_id=answer.trace_id,
+                item_id=answer.item_id,
+                judgement=own.get(answer.trace_id),
+            )
+            for answer in queued.answers
+        ],
+        annotated=len(own),
+        first=first,
+        second=second,
+        reason=None if queued.answers else queued.reason,
+    )
+
+
+class _QueueReader(NamedTuple):
+    """Reads the answers of a queue of a run for an annotator."""
+
+    session: Session
+    run: BenchmarkRun
+    queue_filter: QueueFilter
+    annotator: str
+
+    def list_flipped(self) -> _Answers:
+        """The items that fell or rose since the baseline, each by its worst trial now."""
+        baseline = find_baseline_run(self.session, self.run)
+        if baseline is None:
+            return _Answers([], NO_BASELINE)
+        answers = load_answers(self.session, self.run, baseline, AnswerFilter())
+        flipped = [item for item in answers.selected if item.is_flipped][: self.queue_filter.size]
+        return _Answers(
+            [_Answer(item.worst(item.now).trace_id, item.item_id) for item in flipped],
+            NOTHING_FLIPPED,
+        )
+
+    def draw_sample(self) -> _Answers:
+        """A random sample; its name is the seed."""
+        return _Answers(self._draw(), NO_TRACES)
+
+    def list_new(self) -> _Answers:
+        """A random sample of what the annotator had not judged before a time."""
+        own = exists().where(
+            Annotation.run_id == self.run.id,
+            Annotation.trace_id == CollectedTrace.trace_id,
+            Annotation.annotator == self.annotator,
+        )
+        if self.queue_filter.since is not None:
+            own = own.where(Annotation.created_at < self.queue_filter.since)
+        return _Answers(self._draw(~own), ALL_ANNOTATED)
+
+    def _draw(self, *conditions: ColumnElement[bool]) -> list[_Answer]:
+        # A digest of name and trace is the same on every day and in every version of Postgres.
+        order = func.md5(func.concat(self.queue_filter.name, "\n", CollectedTrace.trace_id))
+        statement = (
+            select(CollectedTrace.trace_id, CollectedTrace.item_id)
+            .where(CollectedTrace.collection_id == self.run.collection_id, *conditions)
+            .order_by(order, CollectedTrace.position)
+            .limit(self.queue_filter.size)
+        )
+        return [_Answer(*row) for row in self.session.execute(statement)]
+
+    def list_disagreements(self) -> _Answers:
+        """Answers that are right by one metric and wrong by another one."""
+        metrics = share_metrics(self.run)
+        chosen = _choose_metrics(metrics, self.queue_filter)
+        if chosen is None:
+            return _Answers([], ONE_JUDGE)
+        columns = list(self.run.metric_keys or [])
+        first, second = (_goodness(columns, metrics[name]) for name in chosen)
+        differ = or_(
+            and_(first >= RIGHT_FROM, second < RIGHT_FROM),
+            and_(first < RIGHT_FROM, second >= RIGHT_FROM),
+        )
+        statement = (
+            select(CollectedTrace.trace_id, CollectedTrace.item_id)
+            .join(
+                TraceResult,
+                (TraceResult.run_seq == self.run.seq)
+                & (TraceResult.position == CollectedTrace.position),
+            )
+            .where(CollectedTrace.collection_id == self.run.collection_id, differ)
+            .order_by(func.abs(first - second).desc(), CollectedTrace.position)
+            .limit(self.queue_filter.size)
+        )
+        answers = [_Answer(*row) for row in self.session.execute(statement)]
+        return _Answers(answers, f"{chosen[0]} and {chosen[1]} call the same answers right", chosen)
+
+
+def share_metrics(run: BenchmarkRun) -> dict[str, DecidingMetric]:
+    """The metrics of a run between 0 and 1 that have a better direction, by column: they say right or wrong."""
+    metrics = {}
+    for metric in run.plan.metrics if run.plan else ():
+        try:
+            spec = spec_of(metric)
+        except AppError:
+            # Its plugin is gone.
+            continue
+        is_share = metric_rule(spec).scale is Scale.RATE and spec.direction is not Direction.NEITHER
+        if is_share and metric.column in (run.metric_keys or ()):
+            is_less = spec.direction is Direction.LOWER_IS_BETTER
+            metrics[metric.column] = DecidingMetric(metric.column, is_less)
+    return metrics
+
+
+def _choose_metrics(
+    metrics: Mapping[str, DecidingMetric], queue_filter: QueueFilter
+) -> tuple[str, str] | None:
+    """The named metrics; without names two judges, otherwise a judge and the first other metric. Raises: `Invalid`."""
+    names = (queue_filter.first, queue_filter.second)
+    for name in filter(None, names):
+        if name not in metrics:
+            raise Invalid(
+                f"{name!r} is no metric of the run that says right or wrong; those are"
+                f" {', '.join(metrics) or 'none'}"
+            )
+    judges = [column for column in metrics if judgement_of(column)]
+    ordered = [*judges, *(column for column in metrics if column not in judges)]
+    if not judges and not all(names):
+        return None
+    for pair in combinations(ordered, 2):
+        chosen = (names[0] or pair[0], names[1] or pair[1])
+        if chosen[0] != chosen[1]:
+            return chosen
+    return None
+
+
+def _goodness(columns: list[str], metric: DecidingMetric) -> ColumnElement[float]:
+    # Arrays of Postgres count from 1.
+    value: Any = TraceResult.values[columns.index(metric.column) + 1]
+    goodness: ColumnElement[float] = 1.0 - value if metric.less_is_better else value
+    return goodness
+
+
+_QUEUES: Final[Mapping[QueueKind, Callable[[_QueueReader], _Answers]]] = {
+    QueueKind.FLIPPED: _QueueReader.list_flipped,
+    QueueKind.SAMPLE: _QueueReader.draw_sample,
+    QueueKind.JUDGES: _QueueReader.list_disagreements,
+    QueueKind.NEW: _QueueReader.list_new,
+}

@@ -1,0 +1,254 @@
+"""Pages of annotations: the queue of answers to judge, and what annotators say of a run or a benchmark."""
+
+from typing import Annotated, Any, Final
+
+from fastapi import Path, Query, Request, Response
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from mosaico.access.deps import READ, RUN, get_caller
+from mosaico.annotations import service
+from mosaico.annotations.queries import find_own_annotation
+from mosaico.annotations.queues import load_queue, share_metrics
+from mosaico.annotations.schemas import (
+    AnnotationCreate,
+    AnnotationQueueView,
+    QueueFilter,
+    QueueKind,
+    SummaryScope,
+)
+from mosaico.annotations.summary import summarize
+from mosaico.benchmarks.queries import get_benchmark
+from mosaico.core.errors import Invalid
+from mosaico.core.web.deps import Res
+from mosaico.core.web.forms.sent_fields import (
+    FormFields,
+    SentForm,
+    check_form,
+    local_path,
+    number_or_text,
+)
+from mosaico.core.web.page_paths import path_of
+from mosaico.core.web.pages import Crumb, build_url, render_page, see_other
+from mosaico.core.web.routes import Router
+from mosaico.run_store.models import BenchmarkRun
+from mosaico.run_store.queries import get_run, get_run_with_traces, get_trace
+from mosaico.run_store.rules import RunStatus
+from mosaico.runs.pages.trace_parts import list_calls, list_references, list_usage, list_values
+from mosaico.runs.pages.trace_texts import cut_text
+from mosaico.runs.pages.traces import list_crumbs
+
+router = Router()
+
+RunId = Annotated[str, Path(alias="runId")]
+BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
+AnnotationId = Annotated[str, Path(alias="annotationId")]
+Filter = Annotated[QueueFilter, Query()]
+QUEUE_NAMES: Final = {
+    QueueKind.FLIPPED: "items that flipped since the baseline",
+    QueueKind.SAMPLE: "a random sample",
+    QueueKind.JUDGES: "where metrics disagree",
+    QueueKind.NEW: "not yet annotated by you",
+}
+
+
+@router.get("/runs/{runId}/annotate", dependencies=RUN)
+def show_annotation_queue(
+    request: Request,
+    run_id: RunId,
+    res: Res,
+    queue_filter: Filter,
+    at: Annotated[int | None, Query(ge=1)] = None,
+    last: Annotated[str, Query(max_length=100)] = "",
+) -> Response:
+    """One answer of a queue to judge: `at` is its number, without it the first one that the reader has not judged.
+    `last` is the annotation that can be undone.
+    """
+    if queue_filter.queue is QueueKind.NEW and queue_filter.since is None:
+        # So that the numbers do not move while somebody judges.
+        fixed = queue_filter.model_copy(update={"since": res.clock()})
+        return see_other(_queue_url(run_id, fixed))
+    caller = get_caller(request)
+    with res.db.read() as session:
+        run = get_run_with_traces(session, run_id)
+        queue = load_queue(session, run, queue_filter, caller.key_id)
+        number = at or _first_open(queue)
+        is_open = number <= len(queue.items)
+        answer = _load_answer(session, run, queue, number, caller.key_id) if is_open else {}
+        steps = [
+            *list_crumbs(session, run),
+            Crumb("Annotations", f"{path_of('runs', run_id)}/annotations"),
+        ]
+    parameters = _parameters(queue_filter)
+    return render_page(
+        request,
+        "annotate.html",
+        title=answer["trace"].item_id if is_open else "Annotate",
+        nav="/runs",
+        api=build_url(f"/benchmark-runs{path_of(run_id)}/annotation-queue", parameters),
+        api_parts={
+            "trace": f"/benchmark-runs{path_of(run_id)}/traces{path_of(answer['trace'].trace_id)}"
+        }
+        if is_open
+        else {},
+        run=run,
+        steps=steps,
+        queue=queue,
+        queue_name=_name_queue(queue_filter, queue),
+        number=number,
+        is_open=is_open,
+        action_url=build_url(f"{path_of('runs', run_id)}/annotations", parameters, at=number),
+        before=_queue_url(run_id, queue_filter, at=min(number, len(queue.items) + 1) - 1)
+        if number > 1
+        else None,
+        after=_queue_url(run_id, queue_filter, at=number + 1),
+        resume=_queue_url(run_id, queue_filter),
+        last=last,
+        **answer,
+    )
+
+
+@router.post("/runs/{runId}/annotations", dependencies=RUN)
+def create_annotation(
+    request: Request,
+    run_id: RunId,
+    form: SentForm,
+    res: Res,
+    queue_filter: Filter,
+    at: Annotated[int, Query(ge=1)] = 1,
+) -> Response:
+    """Judge an answer of a queue; the next one follows."""
+    body = _read_annotation(form)
+    with res.db.begin() as session:
+        saved = service.save_annotation(
+            session, run_id, body, get_caller(request).key_id, res.clock()
+        )
+        annotation_id = saved.id
+    return see_other(_queue_url(run_id, queue_filter, at=at + 1, last=annotation_id))
+
+
+@router.post("/annotations/{annotationId}/delete", dependencies=RUN)
+def delete_annotation(
+    request: Request, annotation_id: AnnotationId, form: SentForm, res: Res
+) -> Response:
+    """Delete an annotation of one's own; admins delete any."""
+    caller = get_caller(request)
+    with res.db.begin() as session:
+        service.delete_annotation(session, annotation_id, caller.key_id, caller.role)
+    return see_other(local_path(form.text("next", "/")))
+
+
+@router.get("/runs/{runId}/annotations", dependencies=READ)
+def show_run_annotations(request: Request, run_id: RunId, res: Res) -> Response:
+    """What annotators say of a run, how far they agree, and the queues of its answers."""
+    with res.db.read() as session:
+        run = get_run(session, run_id)
+        steps = list_crumbs(session, run)
+    scope = SummaryScope.unchecked(run_id=run_id)
+    return _show_summary(request, res, scope, run, steps)
+
+
+@router.get("/benchmarks/{benchmarkId}/annotations", dependencies=READ)
+def show_benchmark_annotations(request: Request, benchmark_id: BenchmarkId, res: Res) -> Response:
+    """What annotators say of the answers of a benchmark in all its runs, and the queues of its newest run."""
+    with res.db.read() as session:
+        name = get_benchmark(session, benchmark_id).display_name
+        run = _newest_run(session, benchmark_id)
+    steps = [Crumb("Benchmarks", "/benchmarks"), Crumb(name, path_of("benchmarks", benchmark_id))]
+    scope = SummaryScope.unchecked(benchmark_id=benchmark_id)
+    return _show_summary(request, res, scope, run, steps)
+
+
+def _show_summary(
+    request: Request, res: Res, scope: SummaryScope, run: BenchmarkRun | None, steps: list[Crumb]
+) -> Response:
+    summary = summarize(res.db, scope)
+    ids = {"runId": scope.run_id, "benchmarkId": scope.benchmark_id}
+    return render_page(
+        request,
+        "annotations.html",
+        title=f"Annotations of {steps[-1].text}",
+        nav="/runs" if scope.run_id else "/benchmarks",
+        api=build_url("/annotations/summary", ids),
+        api_parts={"list": build_url("/annotations", ids)},
+        csv_url=build_url("/api/v1/annotations.csv", ids),
+        steps=steps,
+        run=run if run and not run.purged_at and run.collection_id is not None else None,
+        is_of_run=scope.run_id is not None,
+        traces=run.traces_collected if run and scope.run_id else None,
+        metrics=list(share_metrics(run)) if run else [],
+        summary=summary,
+    )
+
+
+def _newest_run(session: Session, benchmark_id: str) -> BenchmarkRun | None:
+    """The newest completed run of a benchmark that has its traces."""
+    newest = (
+        select(BenchmarkRun)
+        .where(
+            BenchmarkRun.benchmark_id == benchmark_id,
+            BenchmarkRun.status == RunStatus.COMPLETED,
+            BenchmarkRun.purged_at.is_(None),
+        )
+        .order_by(BenchmarkRun.created_at.desc(), BenchmarkRun.id.desc())
+    )
+    return session.scalar(newest.limit(1))
+
+
+def _load_answer(
+    session: Session, run: BenchmarkRun, queue: AnnotationQueueView, number: int, annotator: str
+) -> dict[str, Any]:
+    """The values of an answer. Nothing marks it as right or wrong: the annotator shall judge it first."""
+    detail = get_trace(session, run, queue.items[number - 1].trace_id)
+    return {
+        "trace": detail.trace,
+        "input": cut_text(detail.trace.input),
+        "output": cut_text(detail.trace.output),
+        "error": cut_text(detail.trace.error),
+        "references": list_references(detail.trace),
+        "calls": list_calls(detail.trace, detail.transcript),
+        "usage": list_usage(detail.trace),
+        "values": list_values(run.metric_keys or [], detail.result),
+        "own": find_own_annotation(session, run.id, detail.trace.trace_id, annotator),
+    }
+
+
+def _first_open(queue: AnnotationQueueView) -> int:
+    """The number of the first answer that is not judged; the one after the last when all are."""
+    numbers = (number for number, item in enumerate(queue.items, 1) if item.judgement is None)
+    return next(numbers, len(queue.items) + 1)
+
+
+def _name_queue(queue_filter: QueueFilter, queue: AnnotationQueueView) -> str:
+    if queue_filter.queue is QueueKind.JUDGES and queue.first:
+        return f"where {queue.first} and {queue.second} disagree"
+    name = QUEUE_NAMES[queue_filter.queue]
+    is_named = queue_filter.queue is QueueKind.SAMPLE and queue_filter.name
+    return f"{name} named {queue_filter.name!r}" if is_named else name
+
+
+def _parameters(queue_filter: QueueFilter) -> dict[str, Any]:
+    """The parameters of an address with this queue."""
+    return queue_filter.model_dump(mode="json", exclude_defaults=True)
+
+
+def _queue_url(run_id: str, queue_filter: QueueFilter, **changes: Any) -> str:
+    return build_url(f"{path_of('runs', run_id)}/annotate", _parameters(queue_filter), **changes)
+
+
+def _read_annotation(form: FormFields) -> AnnotationCreate:
+    """The annotation of a form. Raises: `Invalid`."""
+    checked = check_form(
+        AnnotationCreate,
+        {
+            "traceId": form.text("traceId"),
+            "judgement": form.text("judgement"),
+            "score": number_or_text(form.text("score")),
+            "correctedAnswer": form.text("correctedAnswer"),
+            "note": form.text("note"),
+            "expectedIsWrong": form.text("expectedIsWrong") == "true",
+        },
+    )
+    if checked.body is None:
+        raise Invalid("; ".join(f"{name} {error}" for name, error in checked.errors.items()))
+    return checked.body

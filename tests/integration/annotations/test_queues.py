@@ -1,0 +1,145 @@
+"""Queues of answers to judge: the same for everybody, in a stable order, and judged by forms one after the other."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.annotators import Annotator
+from tests.support.browser_sessions import HTML, log_in
+from tests.support.service import JSON, Service, pair
+
+
+def night(service: Service, name: str, wrong: set[int]) -> JSON:
+    """A run of 24 answers of which some are wrong; of a wrong one ROUGE is 2/3 and calls it right."""
+    service.upload(
+        [pair(number, output="a b" if number in wrong else "a b c d") for number in range(24)],
+        run_name=name,
+    )
+    return service.complete_run(runName=name)
+
+
+@pytest.fixture
+def runs(service: Service) -> list[JSON]:
+    """Two nights: in the second one the items 3, 4 and 5 are wrong, and 1 is right again."""
+    service.create_agent()
+    service.create_benchmark(
+        metrics=["EXACT_MATCH", "ROUGE"], measures=[{"name": "pass", "formula": "EXACT_MATCH"}]
+    )
+    return [night(service, "monday", {1, 2}), night(service, "tuesday", {2, 3, 4, 5})]
+
+
+def items_of(annotator: Annotator, run: JSON, **parameters: Any) -> list[str]:
+    response = annotator.service.client.get(
+        f"/api/v1/benchmark-runs/{run['id']}/annotation-queue",
+        params=parameters,
+        headers={"Authorization": f"Bearer {annotator.token}"},
+    )
+    assert response.status_code == 200, response.text
+    return [item["itemId"] for item in response.json()["items"]]
+
+
+def test_queue_of_flipped_items__has_those_that_fell_first(
+    service: Service, runs: list[JSON]
+) -> None:
+    ana = Annotator(service, "Ana")
+    assert items_of(ana, runs[1], queue="flipped") == ["i-3", "i-4", "i-5", "i-1"]
+    assert items_of(ana, runs[1], queue="flipped", size=2) == ["i-3", "i-4"]
+    first = service.get(f"/benchmark-runs/{runs[0]['id']}/annotation-queue", queue="flipped")
+    assert first["items"] == []
+    assert first["reason"]
+
+
+def test_queue_of_a_sample__is_the_same_for_everybody_by_its_name(
+    service: Service, runs: list[JSON]
+) -> None:
+    ana, ben = Annotator(service, "Ana"), Annotator(service, "Ben")
+    sample = items_of(ana, runs[1], name="week 48", size=12)
+    assert len(set(sample)) == 12
+    ana.judge(runs[1], int(sample[0].removeprefix("i-")), "right")
+    assert items_of(ana, runs[1], name="week 48", size=12) == sample
+    assert items_of(ben, runs[1], name="week 48", size=12) == sample
+    assert items_of(ben, runs[1], name="week 49", size=12) != sample
+    # A longer sample continues a shorter one.
+    assert items_of(ben, runs[1], name="week 48", size=24)[:12] == sample
+
+
+def test_queue_of_new_answers__leaves_out_what_the_caller_judged_before(
+    service: Service, runs: list[JSON]
+) -> None:
+    ana, ben = Annotator(service, "Ana"), Annotator(service, "Ben")
+    judged = ana.judge(runs[1], 7, "right")
+    assert "i-7" not in items_of(ana, runs[1], queue="new", size=24)
+    assert "i-7" in items_of(ben, runs[1], queue="new", size=24)
+    # What was judged from the beginning of the queue on stays in it: its numbers do not move.
+    assert "i-7" in items_of(ana, runs[1], queue="new", size=24, since=judged["createdAt"])
+
+
+def test_queue_of_disagreements__is_about_two_metrics(service: Service, runs: list[JSON]) -> None:
+    ana = Annotator(service, "Ana")
+    # "a b" for "a b c d": ROUGE is 2/3, and EXACT_MATCH 0.
+    assert items_of(ana, runs[1], queue="judges", first="EXACT_MATCH", second="ROUGE") == [
+        "i-2", "i-3", "i-4", "i-5",
+    ]  # fmt: skip
+    path = f"/benchmark-runs/{runs[1]['id']}/annotation-queue"
+    unnamed = service.get(path, queue="judges")
+    assert (unnamed["items"], unnamed["first"]) == ([], None)
+    assert "judge" in unnamed["reason"]
+    response = service.client.get(f"/api/v1{path}", params={"queue": "judges", "first": "NONE"})
+    assert response.status_code == 422
+    assert "EXACT_MATCH" in response.json()["detail"]
+
+
+def test_queue_page__shows_one_answer_after_the_other_and_continues(
+    service: Service, runs: list[JSON], browser: httpx.Client
+) -> None:
+    log_in(browser, Annotator(service, "Ana").token)
+    run = runs[1]
+    queue = f"/runs/{run['id']}/annotate?queue=flipped"
+    page = browser.get(queue, headers=HTML).text
+    assert "<b>1 of 4</b>" in page
+    form = f"/runs/{run['id']}/annotations?queue=flipped&at=1"
+    assert form.replace("&", "&amp;") in page
+    sent = browser.post(
+        form,
+        data={
+            "traceId": "t-3", "judgement": "partly", "note": " half ", "score": "0,5",
+            "expectedIsWrong": "true", "correctedAnswer": "",
+        },
+    )  # fmt: skip
+    [annotation] = service.list_items("/annotations")
+    assert (annotation["judgement"], annotation["note"], annotation["score"]) == (
+        "partly", "half", 0.5,
+    )  # fmt: skip
+    assert (annotation["expectedIsWrong"], annotation["correctedAnswer"]) == (True, None)
+    next_page = sent.headers["location"]
+    assert next_page == f"{queue}&at=2&last={annotation['id']}"
+    assert "<b>2 of 4</b>" in browser.get(next_page, headers=HTML).text
+    # Who comes back is where they stopped; who skips gets it again.
+    assert "<b>2 of 4</b>" in browser.get(queue, headers=HTML).text
+    assert "Judge what you skipped" in browser.get(f"{queue}&at=5", headers=HTML).text
+    undone = browser.post(f"/annotations/{annotation['id']}/delete", data={"next": f"{queue}&at=1"})
+    assert undone.headers["location"] == f"{queue}&at=1"
+    assert service.list_items("/annotations") == []
+
+
+def test_queue_page__of_new_answers_fixes_when_it_began(
+    service: Service, runs: list[JSON], browser: httpx.Client
+) -> None:
+    log_in(browser, Annotator(service, "Ana").token)
+    opened = browser.get(f"/runs/{runs[1]['id']}/annotate?queue=new", headers=HTML)
+    assert opened.status_code == 303
+    assert "since=" in opened.headers["location"]
+    assert browser.get(opened.headers["location"], headers=HTML).status_code == 200
+
+
+def test_queue_page__hides_what_metrics_and_others_say(
+    service: Service, runs: list[JSON], browser: httpx.Client
+) -> None:
+    Annotator(service, "Ben").judge(runs[1], 3, "wrong", note="Ben was here")
+    log_in(browser, Annotator(service, "Ana").token)
+    page = browser.get(f"/runs/{runs[1]['id']}/annotate?queue=flipped", headers=HTML).text
+    assert "Ben was here" not in page
+    before_the_fold, folded = page.split("What metrics and judges say")
+    assert "EXACT_MATCH" not in before_the_fold
+    assert "EXACT_MATCH" in folded
