@@ -12,32 +12,34 @@ cli = CommandGroup(
 )
 
 
+HttpOption = Annotated[
+    str | None,
+    typer.Option(
+        "--http",
+        metavar="HOST:PORT",
+        help="Serve streamable HTTP at this address instead of standard input and output. Each request needs its own"
+        " API key.",
+    ),
+]
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allowed-host",
+        metavar="HOST",
+        help="Host name that clients use in the URL, besides the address of --http. Repeatable.",
+    ),
+]
+AllowRuns = Annotated[
+    bool,
+    typer.Option(
+        "--allow-runs", help="Add the tool that starts a run; without it, all tools read only."
+    ),
+]
+
+
 @cli.command("mcp")
 def mcp(
-    *,
-    http: Annotated[
-        str | None,
-        typer.Option(
-            "--http",
-            metavar="HOST:PORT",
-            help="Serve streamable HTTP at this address instead of standard input and output. Each request needs its own"
-            " API key.",
-        ),
-    ] = None,
-    allowed_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allowed-host",
-            metavar="HOST",
-            help="Host name that clients use in the URL, besides the address of --http. Repeatable.",
-        ),
-    ] = None,
-    allow_runs: Annotated[
-        bool,
-        typer.Option(
-            "--allow-runs", help="Add the tool that starts a run; without it, all tools read only."
-        ),
-    ] = False,
+    *, http: HttpOption = None, allowed_host: AllowedHosts = None, allow_runs: AllowRuns = False
 ) -> None:
     """Serve the results to coding agents, over the Model Context Protocol.
 
