@@ -36,9 +36,12 @@ def is_fifth(item: str) -> bool:
     return int(item.removeprefix("case-")) % 5 == 0
 
 
-def open_queue(site: Site, run: JSON, key: str, **options: object) -> Page:
+def open_queue(site: Site, run: JSON, key: str, *, has_script: bool = True) -> Page:
     """The queue that both get, opened from the page of the annotations of the run."""
-    page = site.open(f"/runs/{run['id']}/annotations", context=site.context(key=key, **options))
+    page = site.open(
+        f"/runs/{run['id']}/annotations",
+        context=site.context(key=key, java_script_enabled=has_script),
+    )
     form = page.locator("form", has_text="A random sample")
     form.get_by_label("Name").fill("week 48")
     form.get_by_role("button", name="Start").click()
@@ -119,7 +122,7 @@ def test_note_skip_and_undo__by_keyboard(site: Site, run: JSON) -> None:
 
 def test_queue__is_judged_without_javascript(site: Site, run: JSON) -> None:
     ana = Annotator(site.service, "Ana")
-    page = open_queue(site, run, ana.token, java_script_enabled=False)
+    page = open_queue(site, run, ana.token, has_script=False)
     page.get_by_label("Note").fill("It stops too early")
     page.get_by_role("button", name=re.compile("Wrong$")).click()
     expect(page.locator("main")).to_contain_text(f"2 of {ANSWERS}")

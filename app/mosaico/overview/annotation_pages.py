@@ -80,17 +80,16 @@ def show_annotation_queue(
             Crumb("Annotations", f"{path_of('runs', run_id)}/annotations"),
         ]
     parameters = _parameters(queue_filter)
+    in_api = f"/benchmark-runs{path_of(run_id)}"
+    queue_in_api = build_url(f"{in_api}/annotation-queue", parameters)
+    trace_in_api = f"{in_api}/traces{path_of(answer['trace'].trace_id)}" if is_open else None
     return render_page(
         request,
         "annotate.html",
         title=answer["trace"].item_id if is_open else "Annotate",
         nav="/runs",
-        api=build_url(f"/benchmark-runs{path_of(run_id)}/annotation-queue", parameters),
-        api_parts={
-            "trace": f"/benchmark-runs{path_of(run_id)}/traces{path_of(answer['trace'].trace_id)}"
-        }
-        if is_open
-        else {},
+        api=trace_in_api or queue_in_api,
+        api_parts={"queue": queue_in_api} if is_open else {},
         run=run,
         steps=steps,
         queue=queue,
@@ -170,7 +169,8 @@ def _show_summary(
         title=f"Annotations of {steps[-1].text}",
         nav="/runs" if scope.run_id else "/benchmarks",
         api=build_url("/annotations/summary", ids),
-        api_parts={"list": build_url("/annotations", ids)},
+        api_parts={"list": build_url("/annotations", ids)}
+        | ({"run": path_of("benchmark-runs", scope.run_id)} if scope.run_id else {}),
         csv_url=build_url("/api/v1/annotations.csv", ids),
         steps=steps,
         run=run if run and not run.purged_at and run.collection_id is not None else None,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastapi import Request
 from markupsafe import Markup
@@ -26,7 +26,7 @@ from mosaico.comparison.change_view import explain_missing_changes, view_changes
 from mosaico.comparison.verdict_text import describe_runs_evidence
 from mosaico.core.keyset import PageQuery, find_whole_list
 from mosaico.core.resources import Resources
-from mosaico.core.text import format_duration, format_number
+from mosaico.core.text import format_number
 from mosaico.core.web.page_paths import alert_page_path, path_of
 from mosaico.core.web.pages import Crumb, build_url, reader_zone
 from mosaico.core.web.sparklines import interval_bar
@@ -62,20 +62,12 @@ from mosaico.run_store.run_outcome import (
 from mosaico.runs.llm_cache import list_llm_usage
 from mosaico.runs.pages.answers import TypedAnswers, load_answer_list
 from mosaico.runs.pages.before_now import list_distribution_charts, load_cost_charts
+from mosaico.runs.pages.run_stages import list_stages
 from mosaico.statistics.verdict_rules import Scale
 from mosaico.traces.datasets.queries import find_dataset
 
 TREND_RUNS = 30
 MAX_ALERTS = 5
-
-
-class RunStage(NamedTuple):
-    """A step of a run; `state` is done, now, bad, or empty."""
-
-    name: str
-    text: str
-    state: str
-    at: Any = None
 
 
 def load_run_page(
@@ -129,7 +121,7 @@ def load_run_page(
         and not run.baseline_hold,
         "is_pinned": is_pinned(session, run),
         "can_retry": status in RETRYABLE and run.retry_count < MAX_RETRIES,
-        "stages": _stages(run),
+        "stages": list_stages(run),
         "reasons": [*(run.validity_reasons or []), *filter(None, [run.source_warning])],
         "explanation": run.verdict.explanation if run.verdict else None,
         "same_answers": run.verdict.same_answers if run.verdict else None,
@@ -181,36 +173,6 @@ def _list_runs(session: Session, run_ids: Sequence[str]) -> list[BenchmarkRun]:
     """The runs that still exist, in the given order."""
     runs = session.scalars(select(BenchmarkRun).where(BenchmarkRun.id.in_(run_ids)))
     return sorted(runs, key=lambda run: run_ids.index(run.id))
-
-
-def _stages(run: BenchmarkRun) -> list[RunStage]:
-    """The steps of a run with what is known of them; unknown times stay away."""
-    status = RunStatus(run.status)
-    is_running, is_done = status is RunStatus.RUNNING, status is RunStatus.COMPLETED
-    is_collected = run.traces_total is not None
-    collected = run.traces_total if is_collected else run.traces_collected
-    took = ""
-    if run.started_at and run.completed_at:
-        took = f"in {format_duration(run.completed_at - run.started_at)} ·"
-    waits = "now" if status is RunStatus.PENDING else "done"
-    return [
-        RunStage("Created", "", waits, run.created_at),
-        RunStage("Started", "" if run.started_at else "waits for a worker",
-                 "done" if run.started_at else "", run.started_at),
-        RunStage("Collected", _collected_text(run, collected),
-                 "done" if is_done or is_collected else "now" if is_running else ""),
-        RunStage("Scored", f"{run.metrics_computed + run.metrics_reused:,} values"
-                 if run.traces_processed else "",
-                 "done" if is_done else "now" if is_running and is_collected else ""),
-        RunStage(status.capitalize() if status.is_final else "Completed", took,
-                 "done" if is_done else "bad" if status is RunStatus.FAILED else "", run.completed_at),
-    ]  # fmt: skip
-
-
-def _collected_text(run: BenchmarkRun, collected: int | None) -> str:
-    if run.waiting_for and run.status == RunStatus.RUNNING:
-        return f"waits for {run.waiting_for}"
-    return f"{collected:,} traces" if collected else ""
 
 
 def _kpi_rows(kpis: Sequence[KpiHistory]) -> list[dict[str, Any]]:

@@ -200,6 +200,8 @@ def _parts_in_api(run: BenchmarkRun, view: Mapping[str, Any]) -> dict[str, str]:
     parts = {"KPIs": f"{address}/kpis", "metrics": f"{address}/metrics"}
     if view["changes"]:
         parts["attributes"] = f"{address}/attributes"
+    if view["annotated"]:
+        parts["annotations"] = build_url("/annotations/summary", runId=run.id)
     parts["alerts"] = build_url("/alerts", runId=run.id, limit=run_view.MAX_ALERTS)
     if view["alerts"]:
         parts["alert rules"] = build_url(
