@@ -60,8 +60,8 @@ class Deployment:
         ]
         self.service.upload(traces, run_name=run_name)
 
-    def start(self, run_name: str) -> str:
-        return str(self.service.start_run(runName=run_name)["id"])
+    def start(self, run_name: str, agent: str = "agent-001") -> str:
+        return str(self.service.start_run(runName=run_name, agentId=agent)["id"])
 
     def benchmark(self) -> None:
         """Create a benchmark with the gate metric and the gated source.

@@ -136,7 +136,10 @@ def start_stopped_runs(
         tags = [f"gate:{label}{step}"] if step == "scoring" else None
         deployment.upload(run_name(label, step), tags=tags)
     for step in reversed(stops):
-        runs[step] = deployment.start(run_name(label, step))
+        # Runs of one agent end one after the other: one that is stopped at its end would hold up the others.
+        agent = f"agent-{label}{step}".replace(" ", "-")
+        deployment.service.create_agent(agent)
+        runs[step] = deployment.start(run_name(label, step), agent)
     until(lambda: all(stop.was_reached() for stop in stops.values()), what=program.log)
 
 
