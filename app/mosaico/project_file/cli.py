@@ -25,7 +25,8 @@ from mosaico.core.web.page_paths import path_of
 
 if TYPE_CHECKING:
     from mosaico.project_file.apply import Applier
-    from mosaico.project_file.steps import Plan
+    from mosaico.project_file.kinds import ProjectFile
+    from mosaico.project_file.steps import Plan, PlanOptions
 
 apply_cli = CommandGroup("apply", help="Create and change what a file describes.")
 export_cli = CommandGroup("export", help="Write a service as a file.")
@@ -70,18 +71,25 @@ def apply(
     Exit codes: 0 applied, or nothing to do; 3 --dry-run would change something; 73 a conflict.
     """
     # Reading a file needs the schemas of the API, and a `--help` does not.
-    from mosaico.project_file.apply import Applier, find_editors, read_service
-    from mosaico.project_file.plan import build_plan
-    from mosaico.project_file.plan_report import PlanReport
     from mosaico.project_file.reading import read_project_file
     from mosaico.project_file.steps import PlanOptions
 
     content = read_project_file(file, os.environ)
+    options = PlanOptions(adopt=adopt, overwrite=overwrite, prune=prune)
+    _apply_content(content, options, output, dry_run=dry_run)
+
+
+def _apply_content(
+    content: "ProjectFile", options: "PlanOptions", output: OutputFormat, *, dry_run: bool
+) -> None:
+    # As above.
+    from mosaico.project_file.apply import Applier, find_editors, read_service
+    from mosaico.project_file.plan import build_plan
+    from mosaico.project_file.plan_report import PlanReport
+
     is_table = output is OutputFormat.TABLE
     with open_api() as api:
-        state = read_service(api)
-        options = PlanOptions(adopt=adopt, overwrite=overwrite, prune=prune)
-        plan = build_plan(content, state, options)
+        plan = build_plan(content, read_service(api), options)
         report = PlanReport(content, plan, find_editors(api, plan.conflicts))
         if is_table:
             for line in report.lines():

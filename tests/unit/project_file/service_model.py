@@ -100,10 +100,9 @@ class ServiceModel:
 
     def _shown(self, kind: ObjectKind, view: JSON) -> JSON:
         shown = dict(view)
-        if kind is ObjectKind.AGENT:
-            # A change without the key keeps it.
-            if "langfuseSecretKey" in shown:
-                shown["secretSet"] = shown.pop("langfuseSecretKey") is not None
+        # A change without the key keeps it.
+        if kind is ObjectKind.AGENT and "langfuseSecretKey" in shown:
+            shown["secretSet"] = shown.pop("langfuseSecretKey") is not None
         if kind is ObjectKind.RULE and shown["kpi"]:
             ids = [
                 kpi["id"]
