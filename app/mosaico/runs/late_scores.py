@@ -18,6 +18,7 @@ from mosaico.run_store.plan import RunPlan, is_score_column
 from mosaico.run_store.queries import get_run, list_run_metrics
 from mosaico.run_store.rules import RETRYABLE, RunStatus, TriggerType
 from mosaico.run_store.run_result import RunResult
+from mosaico.runs.dataset_items import page_completion
 from mosaico.runs.erasure import has_erased_texts
 from mosaico.runs.plan_builder import collect_lock, trace_query
 from mosaico.runs.service import create_run
@@ -94,7 +95,9 @@ def _read_digest(job: JobContext, plan: RunPlan, query: TraceQuery) -> bytes:
     """The digest of the traces of the source, as a collection of them would have it."""
     source = TRACE_SOURCES.get(plan.source).open(job.resources)
     digest, hashes = EMPTY_DIGEST, set[int]()
-    for page in collect(source, query, None):
+    # Completed by the version as the stored traces were, or they would always differ.
+    complete_page = page_completion(job.resources.db, plan)
+    for page in collect(source, query, None, complete_page):
         job.checkpoint()
         for trace in page.traces:
             # Sources repeat rows; the first one counts. Hashes, because a run can have a million traces.
