@@ -264,6 +264,7 @@ def fuzzer_of(service: Service) -> Fuzzer:
         "PATCH /api/v1/alert-configs/{alertConfigId}": {"threshold": 1},
         "POST /api/v1/alert-configs/backtest": {"rule": rule, "agentId": "agent-001"},
         "POST /api/v1/alerts/{alertId}/ack": {"verdict": "noise"},
+        "POST /api/v1/incidents/{incidentId}/assign": {"assignee": known_ids["personId"]},
         "POST /api/v1/silences": silence,
         "POST /api/v1/endpoints": endpoint,
         "POST /api/v1/notifications/test": endpoint,
