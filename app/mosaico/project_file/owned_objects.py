@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
-from sqlalchemy import delete, select
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -92,7 +92,6 @@ def save_project_object(session: Session, body: ProjectObjectBody, now: datetime
 
 def forget_project_object(session: Session, record_id: str) -> None:
     """The object belongs to no file any more; it stays. Raises: `UnknownProjectObject`."""
-    removed = session.scalar(
-        delete(ProjectObject).where(ProjectObject.id == record_id).returning(ProjectObject.id)
-    )
-    UnknownProjectObject.unless(removed)
+    row = UnknownProjectObject.unless(session.get(ProjectObject, record_id))
+    session.delete(row)
+    session.flush()
