@@ -170,6 +170,15 @@ def list_newest(
     return list(session.scalars(newest.limit(limit)))
 
 
+def list_of_answer(session: Session, run_id: str, trace_id: str) -> list[Annotation]:
+    """What all annotators say of one answer of a run, the newest judgement first."""
+    statement = select(Annotation).where(
+        Annotation.run_id == run_id, Annotation.trace_id == trace_id
+    )
+    newest = statement.order_by(Annotation.updated_at.desc(), Annotation.id.desc())
+    return list(session.scalars(newest))
+
+
 def list_judged_answers(session: Session, run: BenchmarkRun, column: str) -> list[JudgedAnswer]:
     """Each annotation of a run beside the value of a metric of the run for the same answer, in the order of the
     traces; the metric is one of `run.metric_keys`. Annotations of answers whose traces were deleted are left out.

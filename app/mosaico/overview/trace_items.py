@@ -1,11 +1,14 @@
 """Items from traces: what an agent was asked in a run, in production or in an upload, as an item of a dataset."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
+from mosaico.annotations.models import Annotation
+from mosaico.annotations.queries import list_of_answer
+from mosaico.annotations.schemas import AnswerJudgement
 from mosaico.benchmarks.queries import get_benchmark
 from mosaico.run_store.queries import get_run_with_traces, get_trace
 from mosaico.traces.datasets import queries, service
@@ -28,12 +31,15 @@ class TraceOrigin(NamedTuple):
     trace: CollectedTrace
     source: Mapping[str, str]
     redact: RedactionRules | None = None
+    right_answer: str | None = None
+    """The right answer in the words of annotators; None where they say none."""
 
 
 def add_item_from_trace(
     session: Session, origin: TraceOrigin, body: TraceItemCreate, *, by: str, now: datetime
 ) -> EditResult:
-    """Make an item of a trace: its question, and the expected answer of the request, otherwise that of the trace.
+    """Make an item of a trace: its question, and the expected answer of the request, otherwise of annotators,
+    otherwise of the trace.
 
     Raises: `TraceWithoutInput`, `ItemExists` where the dataset has another item with its ID.
     """
@@ -41,7 +47,7 @@ def add_item_from_trace(
     if not trace.input:
         raise TraceWithoutInput
     dataset = service.find_or_create(session, body.dataset)
-    item = _item_of(trace, body)
+    item = _item_of(origin, body)
     version = dataset.version
     has_item = _find_equal(session, dataset.id, version, item)
     if has_item is False:
@@ -70,7 +76,24 @@ def find_trace_of_run(session: Session, run_id: str, trace_id: str) -> TraceOrig
     """A trace of a run. Raises: `RunNotFound`, `RunPurged`, `TraceNotFound`."""
     run = get_run_with_traces(session, run_id)
     trace = get_trace(session, run, trace_id).trace
-    return TraceOrigin(trace, {"run_id": run.id}, get_benchmark(session, run.benchmark_id).redact)
+    return TraceOrigin(
+        trace,
+        {"run_id": run.id},
+        get_benchmark(session, run.benchmark_id).redact,
+        right_answer(trace, list_of_answer(session, run.id, trace_id)),
+    )
+
+
+def right_answer(trace: CollectedTrace, annotations: Sequence[Annotation]) -> str | None:
+    """The newest corrected answer; without one the agent's own answer, where everybody calls it right and the trace
+    has no expected answer. None if neither holds.
+    """
+    corrected = (annotation.corrected_answer for annotation in annotations)
+    if answer := next(filter(None, corrected), None):
+        return answer
+    has_expected = trace.expected_output or trace.expected_any or trace.expected_all
+    judgements = {annotation.judgement for annotation in annotations}
+    return trace.output if judgements == {AnswerJudgement.RIGHT} and not has_expected else None
 
 
 def find_trace_of_upload(session: Session, upload_id: str, trace_id: str) -> TraceOrigin:
@@ -80,8 +103,9 @@ def find_trace_of_upload(session: Session, upload_id: str, trace_id: str) -> Tra
     return TraceOrigin(UploadTraceNotFound.unless(trace), {"upload_id": upload.id})
 
 
-def _item_of(trace: CollectedTrace, body: TraceItemCreate) -> DatasetItem:
-    expected = body.expected_output
+def _item_of(origin: TraceOrigin, body: TraceItemCreate) -> DatasetItem:
+    trace = origin.trace
+    expected = body.expected_output or origin.right_answer
     return DatasetItem(
         id=body.item_id or short_id(trace.item_id),
         input=trace.input or "",

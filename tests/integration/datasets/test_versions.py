@@ -296,6 +296,34 @@ def test_trace__of_a_run_becomes_an_item_with_the_corrected_answer_and_its_origi
     assert (again["version"], again["isNew"]) == (1, False)
 
 
+@pytest.mark.parametrize(
+    ("expected", "annotations", "right"),
+    [
+        (None, [{"judgement": "right"}], "no"),
+        (None, [{"judgement": "wrong"}], None),
+        ("yes", [{"judgement": "right"}], "yes"),
+        (
+            "yes",
+            [{"judgement": "wrong", "correctedAnswer": "maybe, ada@x.org"}],
+            "maybe, ⟦redacted⟧",
+        ),
+    ],
+)
+def test_trace__item_has_what_annotators_call_right(
+    service: Service, expected: str | None, annotations: list[JSON], right: str | None
+) -> None:
+    service.create_agent()
+    service.create_benchmark(metrics=["ACCURACY"], redact={"patterns": ["ada@[a-z.]+"]})
+    service.upload([pair(0, expected, "no", input="Am I in?")])
+    run = service.complete_run()
+    for annotation in annotations:
+        service.post(f"/benchmark-runs/{run['id']}/annotations", {"traceId": "t-0", **annotation})
+    body = {"dataset": "support", "traceId": "t-0"}
+    result = service.post(f"/benchmark-runs/{run['id']}/dataset-items", body)
+    row = items_of(service, {"id": result["datasetId"]}, 1)["i-0"]
+    assert row["expectedOutput"] == right
+
+
 def test_trace__of_an_upload_becomes_an_item_and_never_replaces_another_one(
     service: Service,
 ) -> None:
