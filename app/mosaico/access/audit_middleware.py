@@ -1,5 +1,7 @@
 """Audit of requests: records the action of an API key without any code in the routes."""
 
+from collections.abc import Sequence
+
 from fastapi import Request
 from sqlalchemy.orm import Session
 
@@ -28,24 +30,30 @@ def audit_request(request: Request, session: Session, outcome: AuditOutcome = "d
     caller = getattr(request.state, "caller", None)
     if caller is None or getattr(request.state, "replayed", False):
         return
-    record_action(
-        session,
-        AuditActor(type=caller.type, id=caller.key_id),
-        request.scope["endpoint"].__name__,
-        _affected_resource(request),
-        # Names only, never values: they may be secrets.
-        fields=[name[:MAX_CHARS] for name in get_body_fields(request.scope)[:MAX_FIELDS]],
-        outcome=outcome,
-        method=request.method,
-        path=request.scope["path"][:MAX_CHARS],
-    )
+    for resource in _affected_resources(request):
+        record_action(
+            session,
+            AuditActor(type=caller.type, id=caller.key_id),
+            request.scope["endpoint"].__name__,
+            resource,
+            # Names only, never values: they may be secrets.
+            fields=[name[:MAX_CHARS] for name in get_body_fields(request.scope)[:MAX_FIELDS]],
+            outcome=outcome,
+            method=request.method,
+            path=request.scope["path"][:MAX_CHARS],
+        )
 
 
-def _affected_resource(request: Request) -> AuditResource:
-    """The created resource, or the last one in the path: `/benchmarks/b/kpis/k` is the KPI k."""
+def _affected_resources(request: Request) -> list[AuditResource]:
+    """The created resource, those that a form names, or the last one in the path: `/benchmarks/b/kpis/k` is the KPI k."""
     created: str | None = getattr(request.state, "created", None)
     if created is not None:
-        return _resource_at(created)
+        return [_resource_at(created)]
+    changed: Sequence[str] = getattr(request.state, "changed", ())
+    return [_resource_at(address) for address in changed] or [_resource_in_path(request)]
+
+
+def _resource_in_path(request: Request) -> AuditResource:
     steps = request.scope["path"].split("/")
     template = request.scope["route"].path.split("/")
     # Counted from the end, because the path has a prefix that not every template has.

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from mosaico.access import sessions
 from mosaico.access.audit import CallerType
 from mosaico.access.key_finder import KeyFinder
+from mosaico.access.login_rules import UNCLEAR, read_named
 from mosaico.access.queries import CallerIdentity
 from mosaico.access.rate_limits import MINUTE_S, FailureLimiter, RequestLimiter
 from mosaico.access.rules import hash_token
@@ -174,7 +175,8 @@ async def identify_token(request: Request, token: str) -> CallerIdentity:
 
 
 def named_by_proxy(request: Request) -> str | None:
-    """The person whom a trusted proxy names in MOSAICO_LOGIN_HEADER; None without one.
+    """The person whom a trusted proxy names in MOSAICO_LOGIN_HEADER; None without one, `UNCLEAR` if it does not
+    name one person.
 
     From any other client the header says nothing: everybody could send it.
     """
@@ -182,9 +184,11 @@ def named_by_proxy(request: Request) -> str | None:
     header = resources.login.header
     if header is None or not is_from_proxy(request.scope):
         return None
-    values = [value.strip() for value in request.headers.getlist(header)]
+    values = [value for value in request.headers.getlist(header) if value.strip()]
+    if not values:
+        return None
     # A proxy that adds its header to one of the client names two people: nobody knows which is real.
-    return values[0].lower() if len(values) == 1 and values[0] else None
+    return read_named(values[0]) if len(values) == 1 else UNCLEAR
 
 
 async def _find_session_caller(request: Request) -> CallerIdentity | None:

@@ -1,12 +1,20 @@
 """Who a person is according to a provider or a proxy, and the role that the operator gives them."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from mosaico.access.rules import ROLES, RoleName
 from mosaico.core.login_settings import RoleRule
 
 PROXY_ISSUER = "proxy"  # the issuer of people whom a trusted proxy names
+UNCLEAR: Final = ""  # whom a header names that is not one person
+# Of an address (RFC 5321); the database cannot index much longer ones.
+MAX_NAMED_CHARS: Final = 320
+# An address or a name: not a list of them, and nothing that only looks like an address of another domain.
+_PART: Final = r"[^,;@<>\"\x00-\x1f\x7f-\x9f]+"
+_NAMED: Final = re.compile(f"{_PART}(?:@{_PART})?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +31,16 @@ class Identity:
     email: str | None = None
     groups: frozenset[str] = frozenset()
     session_id: str | None = None
+
+
+def read_named(header: str) -> str:
+    """The address or name in the header of a proxy, in lower case; `UNCLEAR` if it is not one of them in UTF-8."""
+    try:
+        # The headers of a request are decoded as Latin-1.
+        named = header.encode("latin-1").decode().strip().lower()
+    except UnicodeError:
+        return UNCLEAR
+    return named if len(named) <= MAX_NAMED_CHARS and _NAMED.fullmatch(named) else UNCLEAR
 
 
 def decide_role(identity: Identity, rules: Sequence[RoleRule]) -> RoleName | None:

@@ -12,7 +12,7 @@ from mosaico.access import error_pages, sessions
 from mosaico.access.audit import AuditResource, record_action
 from mosaico.access.authentication import identify_token, named_by_proxy
 from mosaico.access.login_pages import logged_in, login_page, with_cookie
-from mosaico.access.login_rules import PROXY_ISSUER, Identity
+from mosaico.access.login_rules import PROXY_ISSUER, UNCLEAR, Identity
 from mosaico.access.provider_pages import log_in_identity
 from mosaico.access.sessions import COOKIE, Draft, NewSession
 from mosaico.core.clock import zone_names
@@ -79,6 +79,10 @@ def show_login(
 
 def _log_in_named(request: Request, res: Res, named: str, target: str) -> Response:
     """Log in the person whom a trusted proxy names, by their address."""
+    if named == UNCLEAR:
+        header = res.login.header
+        message = f"the proxy names no single person in {header}; it must send one address in it, once and in UTF-8"
+        return login_page(request, target, message=message, status=Unauthorized.status)
     identity = Identity(
         issuer=PROXY_ISSUER, subject=named, name=named, email=named if "@" in named else None
     )

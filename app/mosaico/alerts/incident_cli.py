@@ -1,6 +1,6 @@
 """`mosaico incidents`: read incidents, acknowledge them, and accept new levels."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -16,6 +16,7 @@ cli = CommandGroup(
 )
 incidents = Resource(group=cli, noun="incident", path="/incidents", page="/incidents")
 
+NOTE: Final = {"note": Annotated[str | None, note_option("incident")]}
 INCIDENT_COLUMNS = (
     field("id"),
     field("state"),
@@ -98,6 +99,7 @@ incidents.add_action(
     "acknowledge",
     help_text="Acknowledge an incident as a real change.\n\nAn open incident stays open until the"
     " runs recover. Of an incident that was noise, the bad runs leave the history again.",
+    parameters=NOTE,
     describe=describe_acknowledged,
 )
 incidents.add_action(
@@ -108,6 +110,7 @@ incidents.add_action(
     " threshold again.",
     question="Acknowledge {} as noise? Its runs count as ordinary runs again, and it is closed unless"
     " its threshold is fixed.",
+    parameters=NOTE,
     describe=describe_noise,
 )
 incidents.add_action(
@@ -128,7 +131,7 @@ incidents.add_action(
     help_text="Accept the new level of an open incident and close it. `mosaico incidents undo` takes it"
     " back, until the next run is judged."
     "\n\nLater runs are compared with the runs of the incident. Requires the role admin.",
-    parameters={"note": Annotated[str | None, note_option("incident")]},
+    parameters=NOTE,
     describe=describe_accepted,
     question="Accept the level of {}? It is closed, and later runs are compared with it.",
 )

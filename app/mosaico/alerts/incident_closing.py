@@ -38,7 +38,7 @@ def close_noise(
     now: datetime,
 ) -> None:
     text = f"{tell_decision(session, by, 'false alarm', note)}; the runs count as ordinary runs."
-    close(session, incident, row, rule, Closing(IncidentResolution.NOISE, text, by), now)
+    close(session, incident, row, rule, Closing(IncidentResolution.NOISE, text, by, note), now)
 
 
 def dismiss(

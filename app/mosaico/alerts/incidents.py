@@ -147,6 +147,10 @@ def acknowledge(
     for name, text in acknowledgement.items():
         setattr(incident, name, text)
         setattr(event, name, text)
+    event.note = note
+    # The reason of an accepted level stays.
+    if note or incident.resolution != IncidentResolution.ACCEPTED:
+        incident.note = note
     has_history = Condition(incident.condition).excludes_incidents
     if has_history and was_noise and verdict != NOISE:
         withdraw_runs(session, incident, row)

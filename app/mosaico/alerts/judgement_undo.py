@@ -39,7 +39,7 @@ def withdraw_judgement(session: Session, incident_id: str) -> Incident:
         # It had ended before somebody called it noise: its runs became history again.
         withdraw_runs(session, incident, row)
     event = session.get(AlertEvent, incident_id, with_for_update=True)
-    incident.verdict = incident.acknowledged_at = incident.acknowledged_by = None
+    incident.verdict = incident.acknowledged_at = incident.acknowledged_by = incident.note = None
     if event is not None:
         event.verdict = event.acknowledged_at = event.acknowledged_by = event.note = None
     session.flush()
@@ -75,7 +75,7 @@ def _reopen(session: Session, incident: Incident, row: AlertState | None) -> Non
         before.explanation,
     )
     incident.end_seq = incident.resolved_run_id = incident.resolved_at = None
-    incident.resolved_by = incident.note = incident.state_before = None
+    incident.resolved_by = incident.state_before = None
 
 
 def _restore_runs(session: Session, before: StateBefore) -> None:

@@ -32,8 +32,8 @@ from mosaico.alerts.schemas import (
     AlertConfigPatch,
     AlertConfigView,
     AlertView,
-    IncidentAcceptance,
     IncidentAssignment,
+    IncidentDecision,
     IncidentView,
     SilenceCreate,
     SilencePatch,
@@ -197,21 +197,25 @@ def get_incident(incident_id: IncidentId, res: Res) -> IncidentView:
 
 
 @incidents.post("/{incidentId}/acknowledge", dependencies=RUN)
-def acknowledge_incident(incident_id: IncidentId, request: Request, res: Res) -> IncidentView:
+def acknowledge_incident(
+    incident_id: IncidentId, request: Request, res: Res, body: IncidentDecision | None = None
+) -> IncidentView:
     """Acknowledge an incident as a real change. An open one stays open until the runs recover; of one that was
     noise, the bad runs leave the history and the baselines again.
     """
-    return _acknowledge_incident(incident_id, "true", request, res)
+    return _acknowledge_incident(incident_id, "true", request, res, body)
 
 
 @incidents.post("/{incidentId}/noise", dependencies=RUN)
-def dismiss_incident(incident_id: IncidentId, request: Request, res: Res) -> IncidentView:
+def dismiss_incident(
+    incident_id: IncidentId, request: Request, res: Res, body: IncidentDecision | None = None
+) -> IncidentView:
     """Acknowledge an incident as noise: it is closed, and its runs count as ordinary runs again.
 
     `acknowledge` takes the runs out of the history again; the incident stays closed. An incident of a fixed threshold
     stays open until the value is within it again.
     """
-    return _acknowledge_incident(incident_id, "noise", request, res)
+    return _acknowledge_incident(incident_id, "noise", request, res, body)
 
 
 @incidents.post("/{incidentId}/undo", dependencies=RUN, responses=CONFLICT)
@@ -225,7 +229,7 @@ def withdraw_judgement(incident_id: IncidentId, res: Res) -> IncidentView:
 
 @incidents.post("/{incidentId}/accept", dependencies=ADMIN, responses=CONFLICT)
 def accept_incident(
-    incident_id: IncidentId, body: IncidentAcceptance, request: Request, res: Res
+    incident_id: IncidentId, body: IncidentDecision, request: Request, res: Res
 ) -> IncidentView:
     """Accept the new level: the incident is closed, and later runs are compared with its runs."""
     by = get_caller(request).key_id
@@ -301,11 +305,13 @@ def delete_silence(silence_id: SilenceId, res: Res) -> None:
 
 
 def _acknowledge_incident(
-    incident_id: str, verdict: str, request: Request, res: Resources
+    incident_id: str, verdict: str, request: Request, res: Resources, body: IncidentDecision | None
 ) -> IncidentView:
-    by = get_caller(request).key_id
+    by, note = get_caller(request).key_id, body.note if body else None
     with res.db.begin() as session:
-        incident = incident_service.acknowledge(session, incident_id, verdict, by, res.clock())
+        incident = incident_service.acknowledge(
+            session, incident_id, verdict, by, res.clock(), note
+        )
         return incident_view(session, incident)
 
 

@@ -329,8 +329,8 @@ class IncidentAssignment(WireModel):
     assignee: ShortText
 
 
-class IncidentAcceptance(WireModel):
-    """The acceptance of a new level, with an optional reason."""
+class IncidentDecision(WireModel):
+    """The reason of a decision about an incident: real, noise, or the new level is correct."""
 
     note: LongText | None = None
 

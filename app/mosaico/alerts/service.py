@@ -216,9 +216,6 @@ def acknowledge(
     if event.state != AlertEventState.FIRING:
         raise NotAcknowledgeable(_not_acknowledgeable_detail(event))
     incidents.acknowledge(session, event.id, verdict, by, now, note)
-    session.refresh(event)
-    event.note = note
-    session.flush()
     return event
 
 

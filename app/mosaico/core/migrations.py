@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+import psycopg.errors
 from sqlalchemy import Connection, MetaData, create_engine, text
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ProgrammingError
 
 from mosaico.core.db import DatabaseUnavailable, database_errors
 from mosaico.core.engine import Driver, sqlalchemy_url
@@ -29,9 +31,18 @@ CHECKOUT: Final = PACKAGE.parents[1]
 # The oldest major version of Postgres on which the tests run.
 OLDEST_POSTGRES: Final = 16
 MAX_LISTED: Final = 5
+EMPTY_DATABASE: Final = "Create an empty database for MOSAICO, and name it in DATABASE_URL"
 # Every revision has these, from the first one on.
 FIRST_TABLES: Final = frozenset({"agents", "benchmarks", "benchmark_runs", "procrastinate_jobs"})
 JOB_ENGINE_PREFIX: Final = "procrastinate_"
+
+# What a type, a function or an index with a name of ours leads to.
+NAMES_TAKEN: Final = (
+    psycopg.errors.DuplicateTable,
+    psycopg.errors.DuplicateObject,
+    psycopg.errors.DuplicateFunction,
+    psycopg.errors.InvalidFunctionDefinition,
+)
 
 # Tables and views share their names with everything else that is a relation.
 _RELATIONS: Final = text(
@@ -153,7 +164,7 @@ def require_own_tables(connection: Connection, metadata: MetaData) -> None:
         raise ForeignTables(
             f"another program made {listed}{more} in the database "
             f"{connection.engine.url.database}, and MOSAICO needs these names; nothing was changed. "
-            "Create an empty database for MOSAICO, and name it in DATABASE_URL"
+            f"{EMPTY_DATABASE}"
         )
 
 
@@ -178,10 +189,18 @@ def _recorded_revision(connection: Connection) -> str | None:
 
 @contextmanager
 def _named_server_errors(url: str) -> Iterator[None]:
-    """Name the server in the error, because the operator chose it."""
+    """Name the server in the error, because the operator chose it, and what of another program stands in the way."""
     try:
         with database_errors():
             yield
+    except (ProgrammingError, psycopg.ProgrammingError) as error:
+        cause = error.orig if isinstance(error, ProgrammingError) else error
+        if not isinstance(cause, NAMES_TAKEN):
+            raise
+        raise ForeignTables(
+            f"another program made what MOSAICO needs in the database {make_url(url).database}:"
+            f" {cause.diag.message_primary}; nothing was changed. {EMPTY_DATABASE}"
+        ) from error
     except DatabaseUnavailable as error:
         displayed_url = make_url(url).render_as_string(hide_password=True)
         raise DatabaseUnavailable(

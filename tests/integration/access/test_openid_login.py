@@ -1,6 +1,7 @@
 """Login with OpenID Connect: a real provider, and a counterpart that sends what a real one must not."""
 
 import json
+import string
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -358,6 +359,32 @@ def test_header_of_a_trusted_proxy__logs_in_and_changes_with_it(service: Service
         outside = {**named, "X-Forwarded-Email": "eve@evil-example.org"}
         assert browser.get("/login", headers=outside).status_code == 403
     assert [person["email"] for person in service.list_items("/people")] == ["ana@example.org"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "ana@example.org, ben@example.org", "eve@evil.org@example.org", "@example.org", '"a b"@example.org',
+        f"{string.ascii_letters * 100}@example.org", b"\xff@example.org",
+    ],
+)  # fmt: skip
+def test_header_of_a_proxy__that_names_not_one_person_is_refused(
+    service: Service, header: str | bytes
+) -> None:
+    proxies = TrustedProxies(parse_networks("127.0.0.0/8"))
+    with through_proxy(service, proxies=proxies) as browser:
+        named = {b"X-Forwarded-Email": header if isinstance(header, bytes) else header.encode()}
+        page = browser.get("/login", headers=named)
+    assert page.status_code == 401
+    assert "X-Forwarded-Email" in page.text
+    assert service.list_items("/people") == []
+
+
+def test_header_of_a_proxy__is_read_as_utf_8(service: Service) -> None:
+    proxies = TrustedProxies(parse_networks("127.0.0.0/8"))
+    with through_proxy(service, proxies=proxies) as browser:
+        browser.get("/login", headers={b"X-Forwarded-Email": "Änne@example.org".encode()})
+    assert [person["email"] for person in service.list_items("/people")] == ["änne@example.org"]
 
 
 def test_header_of_anybody_else__says_nothing(service: Service) -> None:

@@ -55,6 +55,42 @@ def test_false_alarm__names_who_said_so_and_why(
     assert entry["actorName"] == "Ana"
 
 
+@pytest.mark.parametrize("answer", ["acknowledge", "noise"])
+def test_judged_incident__has_the_reason_until_it_is_taken_back(
+    benchmark_service: Service, incident: JSON, ana: str, answer: str
+) -> None:
+    service, path = benchmark_service, f"/incidents/{incident['id']}"
+    assert post_as(service, ana, f"{path}/{answer}", {"note": REASON})["note"] == REASON
+    assert (f"Ana: false alarm, {REASON}" in last_message(service)) == (answer == "noise")
+    assert REASON in service.client.get(path, headers=HTML).text
+    assert service.get(f"/alerts/{incident['id']}")["note"] == REASON
+    assert post_as(service, ana, f"{path}/undo")["note"] is None
+
+
+def test_accepted_level__keeps_its_reason_when_it_was_real(
+    benchmark_service: Service, incident: JSON, ana: str
+) -> None:
+    path = f"/incidents/{incident['id']}"
+    post_as(benchmark_service, ana, f"{path}/accept", {"note": REASON})
+    assert post_as(benchmark_service, ana, f"{path}/acknowledge")["note"] == REASON
+
+
+@pytest.mark.parametrize(
+    ("path", "field"), [("/incidents/judge", "incident"), ("/inbox/ack", "message")]
+)
+def test_judgement_of_several__is_in_the_audit_log_with_each(
+    benchmark_service: Service, incident: JSON, path: str, field: str
+) -> None:
+    service = benchmark_service
+    [message] = service.list_items("/notifications")
+    judged = {"incident": incident["id"], "message": message["id"]}[field]
+    form = {field: judged, "verdict": "true", "note": REASON}
+    sent = service.client.post(path, data=form, headers=HTML)
+    assert sent.status_code in (200, 303), sent.text
+    [entry] = [entry for entry in service.list_items("/audit") if entry["path"] == path]
+    assert entry["resourceId"] == judged
+
+
 def test_accepted_level__names_who_accepted_it(
     benchmark_service: Service, incident: JSON, ana: str
 ) -> None:

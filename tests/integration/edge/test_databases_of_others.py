@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from mosaico.core.engine import libpq_url
-from mosaico.core.migrations import HEAD_REVISION, require_current_schema, upgrade
+from mosaico.core.migrations import HEAD_REVISION, ForeignTables, require_current_schema, upgrade
 from tests.support.postgres import SharedServer, drop_database, make_database
 from tests.support.processes import start_command
 from tests.support.serve import free_port
@@ -143,6 +143,26 @@ def test_tables_of_another_program__are_refused_by_name(
     assert f"made {', '.join(names)} in the database" in program.log
     for word in ("this is a bug", "CREATE TABLE", "SELECT", "Traceback"):
         assert word not in program.log
+    assert relations(empty_database_url) == before
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        # What `DROP TABLE` leaves behind, too.
+        "CREATE TYPE procrastinate_job_status AS ENUM ('a')",
+        "CREATE TYPE agents AS ENUM ('a')",
+        "CREATE FUNCTION mosaico_benchmarks() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "CREATE TABLE customers (id int); CREATE INDEX pk_alert_rules ON customers (id)",
+    ],
+)
+def test_types_functions_and_indexes_with_our_names__are_refused(
+    empty_database_url: str, statement: str
+) -> None:
+    execute(empty_database_url, statement)
+    before = relations(empty_database_url)
+    with pytest.raises(ForeignTables, match=r"another program made .*; nothing was changed"):
+        upgrade(empty_database_url)
     assert relations(empty_database_url) == before
 
 

@@ -27,7 +27,7 @@ from mosaico.core.web.deps import Res
 from mosaico.core.web.forms.fields import Choices
 from mosaico.core.web.forms.page_filters import FilterField, PageFilters, SentFilters
 from mosaico.core.web.forms.sent_fields import FormFields, SentForm, check_form, local_path
-from mosaico.core.web.page_paths import alert_page_path, rule_page_path, run_page_path
+from mosaico.core.web.page_paths import alert_page_path, path_of, rule_page_path, run_page_path
 from mosaico.core.web.pages import (
     build_url,
     list_in_api,
@@ -273,9 +273,11 @@ def _acknowledge(
     answer, by = read_acknowledgement(form), get_caller(request).key_id
     if not notification_ids:
         raise Invalid("no message is selected; select the messages to acknowledge")
+    # In one order, so that two readers who acknowledge the same messages wait and do not block.
+    ids = sorted({*notification_ids})
+    request.state.changed = [path_of("inbox", notification_id) for notification_id in ids]
     with res.db.begin() as session:
-        # In one order, so that two readers who acknowledge the same messages wait and do not block.
-        for notification_id in sorted(set(notification_ids)):
+        for notification_id in ids:
             inbox_view.acknowledge_message(
                 session, notification_id, answer.verdict, by, res.clock(), answer.note
             )

@@ -16,7 +16,7 @@ from mosaico.alerts.pages.inbox import read_acknowledgement
 from mosaico.alerts.pages.value_chart import draw_incident, incident_figures, values_in_api
 from mosaico.alerts.publishing import DisplayNameReader
 from mosaico.alerts.rules import Condition, IncidentState
-from mosaico.alerts.schemas import IncidentAcceptance, IncidentAssignment
+from mosaico.alerts.schemas import IncidentAssignment, IncidentDecision
 from mosaico.benchmarks.queries import list_owner_names
 from mosaico.core.errors import Invalid
 from mosaico.core.keyset import PageQuery, find_whole_list
@@ -135,25 +135,26 @@ def judge_incidents(request: Request, form: SentForm, res: Res) -> Response:
     answer, by = read_acknowledgement(form), get_caller(request).key_id
     with res.db.begin() as session:
         # In one order, so that two readers who judge the same incidents wait and do not block.
-        for incident_id in _sent_incidents(form):
+        for incident_id in _sent_incidents(request, form):
             service.acknowledge(session, incident_id, answer.verdict, by, res.clock(), answer.note)
     return see_other(local_path(form.text("next", "/")))
 
 
 @router.post("/incidents/undo", dependencies=RUN)
-def withdraw_judgements(form: SentForm, res: Res) -> Response:
+def withdraw_judgements(request: Request, form: SentForm, res: Res) -> Response:
     """Take back what was said of the incidents of a change."""
     with res.db.begin() as session:
-        for incident_id in _sent_incidents(form):
+        for incident_id in _sent_incidents(request, form):
             withdraw_judgement(session, incident_id)
     return see_other(local_path(form.text("next", "/")))
 
 
-def _sent_incidents(form: FormFields) -> list[str]:
-    """The IDs of the sent incidents, sorted. Raises: `Invalid` without any."""
+def _sent_incidents(request: Request, form: FormFields) -> list[str]:
+    """The IDs of the sent incidents, sorted, which the audit log names. Raises: `Invalid` without any."""
     incident_ids = sorted({*form.texts("incident")})
     if not incident_ids:
         raise Invalid("no incident is named; open the page again")
+    request.state.changed = [path_of("incidents", incident_id) for incident_id in incident_ids]
     return incident_ids
 
 
@@ -161,12 +162,10 @@ def _sent_incidents(form: FormFields) -> list[str]:
 def acknowledge_incident(
     incident_id: IncidentId, request: Request, form: SentForm, res: Res
 ) -> Response:
-    """Say whether an incident was true or noise."""
-    verdict, by = form.text("verdict"), get_caller(request).key_id
-    if verdict not in {"true", "noise"}:
-        raise Invalid("say whether it was real or a false alarm")
+    """Say whether an incident was true or noise, with a note."""
+    answer, by = read_acknowledgement(form), get_caller(request).key_id
     with res.db.begin() as session:
-        incidents.acknowledge(session, incident_id, verdict, by, res.clock())
+        incidents.acknowledge(session, incident_id, answer.verdict, by, res.clock(), answer.note)
     return _to_incident(incident_id)
 
 
@@ -198,7 +197,7 @@ def accept_incident(
     incident_id: IncidentId, request: Request, form: SentForm, res: Res
 ) -> Response:
     """Accept the level of an incident."""
-    checked = check_form(IncidentAcceptance, {"note": form.text("note") or None})
+    checked = check_form(IncidentDecision, {"note": form.text("note") or None})
     if checked.body is None:
         raise Invalid(f"the note {checked.errors['note']}")
     by = get_caller(request).key_id
