@@ -90,8 +90,15 @@ class FindArguments(Arguments):
 class GateFilesArguments(Arguments):
     baseline: FilePath
     candidate: FilePath
+    benchmark: Annotated[
+        _Text | None,
+        Field(description="Benchmark of mosaico.yaml in that folder; needed if it has several."),
+    ] = None
     metrics: Annotated[
-        list[str] | None, Field(description="Names of metrics to judge; without it, what decides.")
+        list[str] | None,
+        Field(
+            description="Names of metrics to judge; without it, what mosaico.yaml names, or what decides."
+        ),
     ] = None
     max_drop: Annotated[
         dict[str, float] | None,

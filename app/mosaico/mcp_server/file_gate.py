@@ -8,6 +8,7 @@ from mosaico.mcp_server.answers import FileGate
 from mosaico.mcp_server.arguments import GateFilesArguments
 from mosaico.mcp_server.envelope import TEXT_CHARS, enclose
 from mosaico.mcp_server.lookup import ToolRefusal
+from mosaico.project_file.benchmark_options import FILE_NAME
 from mosaico.sdk.offline import gate
 
 _MAX_CHECKS: Final = 20
@@ -18,10 +19,16 @@ class OutsideFolder(ToolRefusal):
 
 
 def gate_files(folder: Path, arguments: GateFilesArguments) -> FileGate:
-    """The verdict of `mosaico gate --run CANDIDATE --baseline BASELINE`. Raises: `OutsideFolder`, and as `gate`."""
+    """The verdict of `mosaico gate --run CANDIDATE --baseline BASELINE` in the folder: its `mosaico.yaml` judges.
+
+    Raises: `OutsideFolder`, and as `gate`.
+    """
+    config = _path_below(folder, FILE_NAME)
     report = gate(
         _path_below(folder, arguments.candidate),
         baseline=_path_below(folder, arguments.baseline),
+        config=config if config.is_file() else None,
+        benchmark=arguments.benchmark,
         metrics=arguments.metrics,
         max_drop=arguments.max_drop,
         non_inferiority_margins=arguments.non_inferiority_margins,

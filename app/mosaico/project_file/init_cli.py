@@ -94,12 +94,12 @@ def init_project(
 def _write(draft: "ProjectDraft", name: str, guesses: list[str]) -> None:
     """Write the files of a draft, and say what was guessed."""
     from mosaico.project_file.discoveries import unknown_directions
-    from mosaico.project_file.project_draft import literal, write_project
+    from mosaico.project_file.project_draft import write_project
     from mosaico.project_file.reading import parse_project_file
     from mosaico.project_file.shipped_schema import schema_line
 
     zone, zone_guess = _local_zone(os.environ)
-    text = write_project(draft, literal(name), zone, _endpoints(os.environ))
+    text = write_project(draft, name, zone, _endpoints(os.environ))
     text = f"{schema_line(os.environ.get('MOSAICO_URL'))}\n{text}"
     # What is written passes the reader of `mosaico apply`.
     parse_project_file(text.encode(), os.environ, FILE_NAME)

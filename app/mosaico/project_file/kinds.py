@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 
 class ObjectKind(StrEnum):
@@ -43,9 +44,29 @@ class ObjectKey(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The place as the file has it, such as `benchmarks/nightly/rules/quality-drop`."""
+        """The place as the file has it, such as `benchmarks/nightly/rules/quality-drop`.
+
+        A slash in the name of a benchmark is `%2F`, or a part of another benchmark could have the same place.
+        """
+        if self.kind is ObjectKind.BENCHMARK:
+            return f"benchmarks/{_quote(self.name)}"
         section = f"{SECTION_OF[self.kind]}/{self.name}"
-        return f"benchmarks/{self.benchmark}/{section}" if self.benchmark else section
+        return f"benchmarks/{_quote(self.benchmark)}/{section}" if self.benchmark else section
+
+    @classmethod
+    def of_path(cls, kind: ObjectKind, path: str) -> "ObjectKey":
+        """The object of a kind at a place that `path` gave."""
+        section, _, name = path.partition("/")
+        if kind is ObjectKind.BENCHMARK:
+            return cls(kind, unquote(name))
+        if section == SECTION_OF[kind]:
+            return cls(kind, name)
+        benchmark, _, part = name.split("/", 2)
+        return cls(kind, part, unquote(benchmark))
+
+
+def _quote(name: str) -> str:
+    return name.replace("%", "%25").replace("/", "%2F")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

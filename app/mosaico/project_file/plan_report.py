@@ -21,6 +21,8 @@ from mosaico.project_file.vocabulary import JSON
 
 _SHOWN_CHARS: Final = 80
 _HIDDEN: Final = "(hidden)"
+# The service says only whether it has this field.
+_SET_OR_NOT: Final = "langfuseSecretKey"
 _PRUNE_VERBS: Final[Mapping[ObjectKind, str]] = {
     ObjectKind.ENDPOINT: "stop the daily summary",
     ObjectKind.AGENT: "archive",
@@ -132,6 +134,8 @@ class PlanReport:
         self, key: ObjectKey, change: FieldChange, value: Any, *, is_old: bool = False
     ) -> str:
         """A value for people: what came from the environment as the file writes it."""
+        if is_old and change.name == _SET_OR_NOT:
+            return "set" if value else "not set"
         variable = self._variables_of(key).get(change.name)
         if not is_old and variable is not None:
             return escape_line(variable)

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from mosaico.metrics.measures import Measure
 
-BENCHMARK: Final = "nightly"
 MIN_EFFECT: Final = 0.02
 # A night that is missed by half a day is told.
 HOURS_WITHOUT_RUN: Final = 36
@@ -49,7 +48,7 @@ def _lines(
     draft: ProjectDraft, name: str, zone: str, endpoints: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
     yield "# Written by `mosaico init`. `mosaico apply mosaico.yaml --dry-run` shows what the file would create."
-    yield f"name: {flow_text(name)}  # the objects that this file creates belong to it"
+    yield f"name: {flow_text(literal(name))}  # the objects that this file creates belong to it"
     if endpoints:
         yield "endpoints:"
         yield from (f"  {flow_text(key)}: {flow_text(fields)}" for key, fields in endpoints.items())
@@ -61,7 +60,8 @@ def _lines(
         yield f"    # {draft.agent_comment}"
     yield from _fields(draft.agent_fields, 4)
     yield "benchmarks:"
-    yield f"  {BENCHMARK}:"
+    # A service has one benchmark of a name, and may have several projects.
+    yield f"  {flow_text(f'{name}-nightly')}:"
     yield f"    agents: [{agent}]"
     yield f"    # {draft.benchmark_comment}"
     yield from _fields(draft.benchmark_fields, 4)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from mosaico.project_file.kinds import BENCHMARK_SECTIONS, SECTIONS, ObjectKey, ObjectKind
+from mosaico.project_file.kinds import ObjectKey, ObjectKind
 from mosaico.project_file.vocabulary import Fields
 
 
@@ -165,13 +165,8 @@ class PlanOptions:
 
 
 def key_of(record: ObjectRecord) -> ObjectKey:
-    """The place of the object of a record. Names may contain slashes; the sections around them are known."""
-    kind, path = record.kind, record.path
-    if kind is ObjectKind.ENDPOINT:
+    """The place of the object of a record."""
+    if record.kind is ObjectKind.ENDPOINT:
         # Its place has its ID: two names of a file may swap their recipients.
-        return ObjectKey(kind, str((record.shown or {}).get("name", record.object_id)))
-    if kind in SECTIONS.values():
-        return ObjectKey(kind, path.partition("/")[2])
-    section = next(name for name, part in BENCHMARK_SECTIONS.items() if part is kind)
-    benchmark, _, name = path.removeprefix("benchmarks/").partition(f"/{section}/")
-    return ObjectKey(kind, name, benchmark)
+        return ObjectKey(record.kind, str((record.shown or {}).get("name", record.object_id)))
+    return ObjectKey.of_path(record.kind, record.path)

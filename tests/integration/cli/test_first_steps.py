@@ -171,6 +171,19 @@ def test_opentelemetry__spans_of_the_service(
     require_alert(service, second)
 
 
+def test_second_project__shares_the_service_with_the_first(
+    service: Service, shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("support", "billing"):
+        path = folder.parent / name
+        path.mkdir(exist_ok=True)
+        monkeypatch.chdir(path)
+        monkeypatch.setenv("OTEL_SERVICE_NAME", f"{name}-bot")
+        set_up(shell)
+    benchmarks = {benchmark["id"] for benchmark in service.list_items("/benchmarks")}
+    assert benchmarks == {"support-nightly", "billing-nightly"}
+
+
 AGENT = """\
 import pathlib, sys
 wrong = int(pathlib.Path(__file__).with_name("wrong.txt").read_text())

@@ -95,6 +95,36 @@ def test_gate_files__has_the_verdict_of_the_command(
     over_stdio(service, gate, folder=folder)
 
 
+LENIENT = """\
+name: project
+benchmarks:
+  strict: {metrics: [EXACT_MATCH]}
+  lenient:
+    metrics: [EXACT_MATCH]
+    kpis: {pass rate: {formula: EXACT_MATCH, direction: HIGHER_IS_BETTER, minEffect: 0.9, gate: true}}
+"""
+
+
+def test_gate_files__project_file_of_the_folder_judges_and_is_named(
+    service: Service, tmp_path: Path
+) -> None:
+    write_rows(tmp_path / "base.jsonl", 3)
+    write_rows(tmp_path / "now.jsonl", 30)
+    (tmp_path / "mosaico.yaml").write_text(LENIENT)
+    files = {"baseline": "base.jsonl", "candidate": "now.jsonl"}
+
+    async def gate(caller: ToolCaller) -> None:
+        assert "lenient" in await caller.error("gate_files", **files)
+        lenient = await caller.answer("gate_files", benchmark="lenient", **files)
+        assert lenient["passed"]
+        assert "pass rate" in lenient["checks"][0]["name"]
+        assert any("mosaico.yaml: benchmark lenient sets" in line for line in lenient["remarks"])
+        strict = await caller.answer("gate_files", benchmark="strict", **files)
+        assert not strict["passed"]
+
+    over_stdio(service, gate, folder=tmp_path)
+
+
 def test_command__without_the_sdk_names_the_installation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness_packages, "MODULES", ("no_such_package",))
     result = CliRunner().invoke(cli, ["mcp"])

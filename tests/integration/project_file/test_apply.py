@@ -168,6 +168,8 @@ def test_change__of_each_kind_is_applied_and_a_field_that_is_given_up_gets_its_d
 def test_secret__that_changes_in_the_environment_is_sent_and_never_shown(service: Service) -> None:
     apply(service, FILE)
     new = {**SECRETS, "LANGFUSE_KEY": "sk-lf-second"}
+    shown = run(service, "apply", "--dry-run", environment=new)
+    assert "langfuseSecretKey: set → ${LANGFUSE_KEY}" in shown.stdout
     [step] = apply(service, FILE, environment=new)["steps"]
     assert step["path"] == "agents/support-bot"
     assert [change["field"] for change in step["changes"]] == ["langfuseSecretKey"]

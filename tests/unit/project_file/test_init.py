@@ -81,7 +81,7 @@ def test_init__two_files_of_results_by_their_times(folder: Path) -> None:
     # The file judges the comparison that the command proposes.
     compared = CliRunner().invoke(cli, ["compare", "b-last-week.csv", "a-today.csv"])
     assert compared.stdout.startswith("REGRESSED: pass rate")
-    assert "mosaico.yaml: benchmark nightly sets" in compared.stderr
+    assert "mosaico.yaml: benchmark support-bot-nightly sets" in compared.stderr
 
 
 def test_init__files_of_other_items_are_no_pair(folder: Path) -> None:
@@ -140,7 +140,7 @@ def test_init__benchmarks_of_the_harnesses(
     benchmark = content(folder)
     assert benchmark["datasetRef"] == source.name
     written = yaml.safe_load((folder / "mosaico.yaml").read_text())
-    assert written["benchmarks"]["nightly"]["harness"] == harness
+    assert written["benchmarks"]["support-bot-nightly"]["harness"] == harness
     assert "MOSAICO_HARNESS_DIR=$PWD mosaico serve" in result.stderr
 
 

@@ -16,7 +16,8 @@ from mosaico.project_file.reading import parse_project_file
 from mosaico.project_file.steps import Plan, PlanOptions
 from tests.unit.project_file.service_model import ServiceModel
 
-NAMES = st.sampled_from(["a", "b", "c d"])
+# A benchmark and a part of another one could look the same.
+NAMES = st.sampled_from(["a", "b", "a/kpis/b", "a/rules/a%2F"])
 TEXTS = st.sampled_from(["", "x", "y"])
 AGENTS = st.fixed_dictionaries(
     {}, optional={"description": TEXTS, "langfuseSecretKey": st.sampled_from(["k1", "k2"])}
@@ -97,6 +98,20 @@ def test_plan__is_the_same_for_every_order_of_objects(content: ProjectFile, rand
     assert plan_of(service, shuffled).steps == plan_of(service, content).steps
     apply(service, content)
     assert plan_of(service, shuffled).steps == ()
+
+
+@pytest.mark.parametrize("benchmark", ["h", "h/kpis/x", "h/rules/%2F", "h%2Fkpis%2Fx"])
+@pytest.mark.parametrize("name", ["k", "x/kpis/k", "k/rules/z"])
+def test_export__slashes_in_names_stay_in_their_names(benchmark: str, name: str) -> None:
+    service = ServiceModel()
+    keys = [ObjectKey(ObjectKind.BENCHMARK, benchmark), ObjectKey(ObjectKind.KPI, name, benchmark)]
+    objects = [
+        FileObject(key=keys[0], fields={}),
+        FileObject(key=keys[1], fields={"formula": "ROUGE"}),
+    ]
+    apply(service, ProjectFile(name="f", objects=tuple(objects)))
+    exported = parse_project_file(content_of(service).encode(), {}, "f")
+    assert [item.key for item in exported.objects] == keys
 
 
 @given(files(), files())
