@@ -377,6 +377,11 @@ def test_purge__erases_items_in_all_versions(service: Service) -> None:
         service.list_items(f"/datasets/{dataset['id']}/item-history", itemId="i-1")
     )
     assert service.post("/local-datasets/purge", {"itemId": "i-2"})["items"] == 1
+    # A new text of it is reached again, whatever its attributes say.
+    again = {**item(2), "input": "secret again", "attributes": {"erased": "no"}}
+    edit(service, dataset, 2, items=[again])
+    assert service.post("/local-datasets/purge", {"itemId": "i-2"})["items"] == 1
+    assert items_of(service, dataset, 3)["i-2"]["input"] is None
 
 
 @pytest.mark.parametrize("seed", range(4))
