@@ -33,6 +33,7 @@ NOTHING_FLIPPED: Final = "no item of the run fell or rose by half or more"
 NO_TRACES: Final = "the run has no traces"
 ALL_ANNOTATED: Final = "you have annotated every answer of the run"
 ONE_JUDGE: Final = "the run has no judge beside another metric between 0 and 1: name two metrics that say right or wrong"
+MAX_FLIPPED: Final = 16
 
 
 class _Answer(NamedTuple):
@@ -40,6 +41,11 @@ class _Answer(NamedTuple):
 
     trace_id: str
     item_id: str
+
+
+# What flipped, by run and baseline: both have ended, so that it stays the same. To read it takes up to a second, and each
+# answer that is judged shows the queue again.
+_FLIPPED: Final[dict[tuple[str, str], list[_Answer]]] = {}
 
 
 class _Answers(NamedTuple):
@@ -91,10 +97,8 @@ class _QueueReader(NamedTuple):
         baseline = find_baseline_run(self.session, self.run)
         if baseline is None:
             return _Answers([], NO_BASELINE)
-        answers = load_answers(self.session, self.run, baseline, AnswerFilter())
-        flipped = [item for item in answers.selected if item.is_flipped][: self.queue_filter.size]
         return _Answers(
-            [_Answer(item.worst(item.now).trace_id, item.item_id) for item in flipped],
+            _read_flipped(self.session, self.run, baseline)[: self.queue_filter.size],
             NOTHING_FLIPPED,
         )
 
@@ -149,6 +153,22 @@ class _QueueReader(NamedTuple):
         )
         answers = [_Answer(*row) for row in self.session.execute(statement)]
         return _Answers(answers, f"{chosen[0]} and {chosen[1]} call the same answers right", chosen)
+
+
+def _read_flipped(session: Session, run: BenchmarkRun, baseline: BenchmarkRun) -> list[_Answer]:
+    key = (run.id, baseline.id)
+    flipped = _FLIPPED.get(key)
+    if flipped is None:
+        answers = load_answers(session, run, baseline, AnswerFilter())
+        flipped = [
+            _Answer(item.worst(item.now).trace_id, item.item_id)
+            for item in answers.selected
+            if item.is_flipped
+        ]
+        if len(_FLIPPED) >= MAX_FLIPPED:
+            _FLIPPED.clear()
+        _FLIPPED[key] = flipped
+    return flipped
 
 
 def share_metrics(run: BenchmarkRun) -> dict[str, DecidingMetric]:

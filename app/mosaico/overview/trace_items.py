@@ -1,6 +1,7 @@
 """Items from traces: what an agent was asked in a run, in production or in an upload, as an item of a dataset."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -39,7 +40,8 @@ def add_item_from_trace(
     session: Session, origin: TraceOrigin, body: TraceItemCreate, *, by: str, now: datetime
 ) -> EditResult:
     """Make an item of a trace: its question, and the expected answer of the request, otherwise of annotators,
-    otherwise of the trace.
+    otherwise of the trace. An item that the dataset has already keeps all but an expected answer of the first two: people may
+    have edited it since the trace.
 
     Raises: `TraceWithoutInput`, `ItemExists` where the dataset has another item with its ID.
     """
@@ -48,28 +50,21 @@ def add_item_from_trace(
         raise TraceWithoutInput
     dataset = service.find_or_create(session, body.dataset)
     item = _item_of(origin, body)
-    version = dataset.version
-    has_item = _find_equal(session, dataset.id, version, item)
-    if has_item is False:
-        raise ItemExists(
-            f"the dataset {dataset.name!r} has another item {item.id!r:.80}; edit it, or send another itemId"
-        )
+    stored = queries.find_items(session, dataset.id, dataset.version, [item.id]).get(item.id)
+    if stored is not None and not stored.is_retired:
+        if stored.input != item.input:
+            raise ItemExists(
+                f"the dataset {dataset.name!r} has another item {item.id!r:.80}; edit it, or send another itemId"
+            )
+        item = _with_right_answer(queries.item_of_state(stored, is_tagged=False), origin, body)
     edit = ItemEdit(
-        base_version=version,
+        base_version=dataset.version,
         items=[item],
         note=body.note,
         origins={item.id: {**origin.source, "trace_id": trace.trace_id}},
         redact=origin.redact,
     )
     return service.edit_dataset(session, dataset.id, edit, by=by, now=now)
-
-
-def _find_equal(session: Session, dataset_id: str, version: int, item: DatasetItem) -> bool | None:
-    """Whether the dataset has an item with this ID that asks the same; None if it has none, or a retired one."""
-    state = queries.find_items(session, dataset_id, version, [item.id]).get(item.id)
-    if state is None or state.is_retired:
-        return None
-    return state.input == item.input
 
 
 def find_trace_of_run(session: Session, run_id: str, trace_id: str) -> TraceOrigin:
@@ -105,13 +100,23 @@ def find_trace_of_upload(session: Session, upload_id: str, trace_id: str) -> Tra
 
 def _item_of(origin: TraceOrigin, body: TraceItemCreate) -> DatasetItem:
     trace = origin.trace
-    expected = body.expected_output or origin.right_answer
-    return DatasetItem(
+    item = DatasetItem(
         id=body.item_id or short_id(trace.item_id),
         input=trace.input or "",
-        expected_output=expected or trace.expected_output,
-        expected_any=() if expected else tuple(trace.expected_any or ()),
-        expected_all=() if expected else tuple(trace.expected_all or ()),
+        expected_output=trace.expected_output,
+        expected_any=tuple(trace.expected_any or ()),
+        expected_all=tuple(trace.expected_all or ()),
         tags=tuple(tag for tag in trace.tags if not tag.startswith(TASK_TAG)),
         attributes=trace.attributes or {},
     )
+    return _with_right_answer(item, origin, body)
+
+
+def _with_right_answer(
+    item: DatasetItem, origin: TraceOrigin, body: TraceItemCreate
+) -> DatasetItem:
+    """The item with the right answer of the request, otherwise of annotators; without one as it is."""
+    answer = body.expected_output or origin.right_answer
+    if answer is None:
+        return item
+    return replace(item, expected_output=answer, expected_any=(), expected_all=())

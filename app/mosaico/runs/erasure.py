@@ -18,6 +18,7 @@ from mosaico.core.db import Database
 from mosaico.core.errors import Conflict
 from mosaico.core.text import join_words
 from mosaico.metrics.types import MetricNote
+from mosaico.notes.models import Note
 from mosaico.run_store.models import BenchmarkRun, TraceResult
 from mosaico.runs.erased_attributes import forget_values, read_pairs
 from mosaico.traces.datasets.erasure import ErasedItem, erase_items, list_datasets_with
@@ -38,8 +39,8 @@ TEXT_COLUMNS: Final = (
     *("input", "expected_output", "output", "error", "tool_calls", "expected_any", "expected_all"),
 )
 NOT_REACHED: Final = (
-    "Not reached: backups of the database, alerts, messages and exports that were made, the source of the traces, and answers of"
-    " models in the LLM cache, which end after 30 days."
+    "Not reached: backups of the database, alerts, messages and exports that were made, notes about whole runs and incidents, the"
+    " reasons of versions of datasets, the source of the traces, and answers of models in the LLM cache, which end after 30 days."
 )
 
 
@@ -96,8 +97,8 @@ class ErasedTexts:
 
 
 def erase_texts(db: Database, subject: ErasureSubject, now: datetime) -> ErasedTexts:
-    """Erase the texts of all stored traces of a subject, in uploads and in runs, with their transcripts and the reasons
-    of judges, and of its items in datasets, and delete its received spans. Repeating it erases nothing more.
+    """Erase the texts of all stored traces of a subject, in uploads and in runs, with their transcripts, the reasons
+    of judges and what people wrote about them, and of its items in datasets, and delete its received spans. Repeating it erases nothing more.
 
     Each batch is a transaction of its own. Raises: `AmbiguousItem`, before anything is erased.
     """
@@ -241,8 +242,18 @@ def _erase_traces(
         return 0
     erased_pairs = read_pairs(session, collection_id, positions)
     remove_texts_at(session, collection_id, positions, attributes={ERASED: now.date().isoformat()})
+    _delete_notes(session, collection_id, positions)
     forget_values(session, collection_id, erased_pairs)
     return len(positions)
+
+
+def _delete_notes(session: Session, collection_id: int, positions: Sequence[int]) -> None:
+    """Delete what people wrote about the items of traces, in all runs over the collection: it may quote them."""
+    runs = select(BenchmarkRun.id).where(BenchmarkRun.collection_id == collection_id)
+    items = select(CollectedTrace.item_id).where(
+        CollectedTrace.collection_id == collection_id, CollectedTrace.position.in_(positions)
+    )
+    session.execute(delete(Note).where(Note.run_id.in_(runs), Note.item_id.in_(items)))
 
 
 def remove_texts_at(

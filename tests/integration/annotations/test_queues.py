@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from mosaico.annotations import queues
 from tests.support.annotators import Annotator
 from tests.support.browser_sessions import HTML, log_in
 from tests.support.service import JSON, Service, pair
@@ -48,6 +49,21 @@ def test_queue_of_flipped_items__has_those_that_fell_first(
     first = service.get(f"/benchmark-runs/{runs[0]['id']}/annotation-queue", queue="flipped")
     assert first["items"] == []
     assert first["reason"]
+
+
+def test_queue_of_flipped_items__of_two_runs_is_read_once(
+    service: Service, runs: list[JSON], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ana, ben = Annotator(service, "Ana"), Annotator(service, "Ben")
+    flipped = items_of(ana, runs[1], queue="flipped")
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the answers are read again")
+
+    monkeypatch.setattr(queues, "load_answers", refuse)
+    ana.judge(runs[1], 3, "right")
+    assert items_of(ana, runs[1], queue="flipped") == flipped
+    assert items_of(ben, runs[1], queue="flipped", size=2) == flipped[:2]
 
 
 def test_queue_of_a_sample__is_the_same_for_everybody_by_its_name(

@@ -344,6 +344,26 @@ def test_trace__of_an_upload_becomes_an_item_and_never_replaces_another_one(
     service.expect_problem(404, "POST", path, {**body, "traceId": "nobody"})
 
 
+def test_trace__without_a_right_answer_changes_nothing_that_was_edited_since(
+    service: Service,
+) -> None:
+    dataset = create_dataset(service, {**item(0, "by mail"), "tags": ["post"]})
+    service.create_agent()
+    service.create_benchmark(metrics=["ACCURACY"])
+    service.upload([pair(0, None, "no")])
+    run = service.complete_run()
+    edit(service, dataset, 1, items=[{**item(0, "by phone"), "tags": ["phone"]}])
+    path, body = (
+        f"/benchmark-runs/{run['id']}/dataset-items",
+        {"dataset": "support", "traceId": "t-0"},
+    )
+    # The trace says "by mail" and "post", as version 1 did.
+    assert service.post(path, body)["isNew"] is False
+    assert service.post(path, {**body, "expectedOutput": "by fax"})["version"] == 3
+    row = items_of(service, dataset, 3)["i-0"]
+    assert (row["expectedOutput"], row["tags"]) == ("by fax", ["phone"])
+
+
 def test_purge__erases_items_in_all_versions(service: Service) -> None:
     first = {**item(1), "input": "secret", "attributes": {"user": "ada"}}
     dataset = create_dataset(service, first, item(2))
@@ -357,6 +377,11 @@ def test_purge__erases_items_in_all_versions(service: Service) -> None:
         service.list_items(f"/datasets/{dataset['id']}/item-history", itemId="i-1")
     )
     assert service.post("/local-datasets/purge", {"itemId": "i-2"})["items"] == 1
+    # A new text of it is reached again, whatever its attributes say.
+    again = {**item(2), "input": "secret again", "attributes": {"erased": "no"}}
+    edit(service, dataset, 2, items=[again])
+    assert service.post("/local-datasets/purge", {"itemId": "i-2"})["items"] == 1
+    assert items_of(service, dataset, 3)["i-2"]["input"] is None
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -45,7 +45,7 @@ def stored_texts(service: Service) -> str:
     """Everything that is stored of traces, as one text."""
     tables = (
         *("collected_traces", "trace_transcripts", "trace_results", "otel_spans", "audit_log"),
-        *("run_attributes", "stored_comparisons", "benchmark_runs", "kpi_history"),
+        *("run_attributes", "stored_comparisons", "benchmark_runs", "kpi_history", "notes"),
     )
     with service.resources.db.read() as session:
         return "".join(
@@ -67,6 +67,11 @@ def test_purge__erases_texts_everywhere_and_keeps_values(
     service: Service, run: JSON, by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(erasure, "BATCH_ROWS", 1)
+    for number, words in ((3, f"It says: {SECRET}"), (5, "slow")):
+        service.post(
+            f"/benchmark-runs/{run['id']}/notes",
+            {"itemId": traces()[number]["itemId"], "text": words},
+        )
     assert SECRET in stored_texts(service)
     metrics = service.get(f"/benchmark-runs/{run['id']}/metrics")
     body = {"itemId": traces()[3]["itemId"]} if by == "item" else {"userId": ACTOR}
@@ -80,6 +85,7 @@ def test_purge__erases_texts_everywhere_and_keeps_values(
     ]
     assert (trace["input"], trace["output"], trace["values"]["ACCURACY"]) == (None, None, 0.0)
     assert [*trace["attributes"]] == ["erased"]
+    assert [note["text"] for note in service.list_items("/notes")] == ["slow"]
     # Others keep theirs, and nothing is left to erase.
     assert "bob" in stored_texts(service)
     assert purge(service, body) == (0, 0)

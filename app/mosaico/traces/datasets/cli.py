@@ -29,6 +29,7 @@ from mosaico.core.console.terminal import (
     confirm,
     print_result,
 )
+from mosaico.core.errors import NotFound
 from mosaico.core.web.page_paths import path_of
 from mosaico.traces.files.options import InputOptions, open_reader
 
@@ -123,10 +124,12 @@ def add_item(
     note: NoteOption = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
-    """Add an item to a dataset, or change the item with this ID; a new dataset is created."""
-    item = {"id": item_id, "input": question, "expectedOutput": expected}
+    """Add an item to a dataset, or change the item with this ID, which keeps its tags, its attributes and, without
+    --expected, its expected answer; a new dataset is created.
+    """
     with open_api() as api:
         dataset = _find_or_create(api, name)
+        item = {**_read_kept(api, dataset, item_id, expected), "id": item_id, "input": question}
         result = _edit(api, dataset, base_version, note, items=[item])
         pages_url = api.pages_url
     _print_edit(result, pages_url, output)
@@ -281,6 +284,21 @@ def _edit(
 ) -> JSON:
     body = {"baseVersion": _base(dataset, base_version), "note": note, **changes}
     return api.post(f"{PATH}{path_of(dataset['id'])}/versions", body)
+
+
+def _read_kept(api: ApiClient, dataset: JSON, item_id: str, expected: str | None) -> JSON:
+    """What an item keeps beside a new question; nothing of one that is new or whose texts were erased."""
+    answers = {"expectedOutput": expected}
+    try:
+        path = f"{PATH}{path_of(dataset['id'])}/item-history"
+        [item] = api.page(path, limit=1, itemId=item_id)["items"]
+    except NotFound:
+        return answers
+    if item["input"] is None:
+        return answers
+    if expected is None:
+        answers = {name: item[name] for name in ("expectedOutput", "expectedAny", "expectedAll")}
+    return {**answers, "tags": item["tags"], "attributes": item["attributes"]}
 
 
 def _read_lines(file: Path, options: InputOptions) -> Iterable[bytes]:

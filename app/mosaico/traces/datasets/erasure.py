@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import ColumnElement, func, select, tuple_, update
+from sqlalchemy import ColumnElement, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from mosaico.core.batches import batched
@@ -55,10 +55,9 @@ def erase_items(db: Database, erased: ErasedItem, now: datetime) -> int:
         items = session.execute(select(*keys).where(erased.condition()).distinct()).all()
     erased_items = 0
     for batch in batched([(row[0], row[1]) for row in items]):
-        is_left = func.coalesce(state.attributes[ERASED].astext, "") == ""
         statement = (
             update(state)
-            .where(tuple_(*keys).in_(batch), is_left)
+            .where(tuple_(*keys).in_(batch), state.input.is_not(None))
             .values(
                 input=None,
                 question=None,

@@ -179,7 +179,8 @@ def _changed_content(form: FormFields, state: DatasetItemState) -> dict[str, obj
         "expectedAny": state.expected_any if has_others else [],
         "expectedAll": state.expected_all if has_others else [],
         "tags": state.tags,
-        "attributes": state.attributes,
+        # Those of an erased item say only that it was erased.
+        "attributes": {} if state.input is None else state.attributes,
     }
 
 
