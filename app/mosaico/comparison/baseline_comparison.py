@@ -6,7 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from mosaico.comparison.baselines import BaselineRun, find_baseline, find_ruler_changes
+from mosaico.comparison.baseline_runs import BaselineRun
+from mosaico.comparison.baselines import find_baseline, find_ruler_changes
 from mosaico.comparison.comparison_rules import RunComparison
 from mosaico.comparison.comparison_spec import ComparisonResult, ComparisonSpec
 from mosaico.comparison.comparison_verdicts import render_compared, render_not_compared
@@ -34,7 +35,7 @@ from mosaico.run_store.plan import RunPlan
 from mosaico.run_store.queries import get_run
 from mosaico.run_store.recorded_attributes import RunRecord
 from mosaico.run_store.rules import Validity, ValidityVerdict
-from mosaico.run_store.run_series import RunPoints, metric_series
+from mosaico.run_store.series_points import RunPoints, metric_series
 from mosaico.statistics.verdict_rules import Verdict
 from mosaico.traces.types import Trace
 

@@ -24,7 +24,7 @@ from mosaico.gating.rules import GateResult, GateTerms, decide, with_remarks
 from mosaico.gating.trace_attributes import attributes_of
 from mosaico.items.attributes import AttributeRow, attributes_of_rows
 from mosaico.items.flipped import item_means
-from mosaico.items.label_counts import LabelCountsBuilder
+from mosaico.items.label_counts_builder import LabelCountsBuilder
 from mosaico.items.matrix import (
     ItemMatrix,
     ItemRow,
@@ -48,8 +48,8 @@ from mosaico.metrics.types import (
 )
 from mosaico.metrics.unread_texts import measured_texts, warn_of_unread
 from mosaico.run_store.plan import PlannedMetric, RunPlan
-from mosaico.run_store.queries import ScoredTrace
 from mosaico.run_store.rules import Validity, assess_validity
+from mosaico.run_store.scored_trace import ScoredTrace
 from mosaico.runs.metric_columns import MetricColumns
 from mosaico.statistics.verdict_rules import About
 from mosaico.traces.files.result_sources import ResultSource

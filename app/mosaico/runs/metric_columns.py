@@ -8,8 +8,8 @@ from typing import TypeGuard
 from mosaico.formula.ast import split_filter
 from mosaico.metrics.aggregate import Aggregate, aggregate
 from mosaico.metrics.types import MetricFailureKind, MetricSkipReason
-from mosaico.run_store.queries import ScoredTrace
 from mosaico.run_store.rules import TraceTally
+from mosaico.run_store.scored_trace import ScoredTrace
 
 NOT_COLLECTED = "NOT_COLLECTED"
 

@@ -18,17 +18,19 @@ from mosaico.jobs.process_pool import CallLost
 from mosaico.kpis.series_types import SeriesState, SeriesVariation
 from mosaico.run_store.run_result import RunPlace
 from mosaico.run_store.run_series import (
+    find_series_states,
+    list_held_runs,
+    list_item_indexes,
+    list_series_runs,
+    list_series_values,
+)
+from mosaico.run_store.series_points import (
     ItemIndex,
     RunPoints,
     SeriesPoint,
     SeriesResult,
     SeriesValues,
     StoredPoint,
-    find_series_states,
-    list_held_runs,
-    list_item_indexes,
-    list_series_runs,
-    list_series_values,
 )
 from mosaico.runs.leases import RunLease
 from mosaico.statistics.sequential import RunLevel
