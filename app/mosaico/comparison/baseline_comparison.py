@@ -24,7 +24,7 @@ from mosaico.items.label_counts import TraceSummaries, summarize_traces, with_la
 from mosaico.items.matrix import ItemMatrix, ItemPairing, pair_items
 from mosaico.items.queries import read_attributes, read_items
 from mosaico.jobs.handlers import JobContext
-from mosaico.jobs.process_pool import CallLost
+from mosaico.jobs.lost_calls import CallLost
 from mosaico.kpis.evaluate import KpiValue
 from mosaico.kpis.verdict_types import RunVerdicts, SubjectKey, ValueFailure
 from mosaico.metrics.engine import failure_of_lost_call
