@@ -1,7 +1,7 @@
 """`make bench`: measures every performance goal of the project on this machine, in about half an hour.
 
-`python -m benchmarks storage api` measures only these groups. The groups of `ONLY_BY_NAME` take long or need
-much space, and run only if they are named. Most have variables of the environment for other sizes: see their
+`python -m benchmarks storage api` measures only these groups. The groups of `ONLY_BY_NAME` take long, need
+much space or install a peer, and run only if they are named. Most have variables of the environment for other sizes: see their
 modules.
 """
 
@@ -24,6 +24,7 @@ from benchmarks import (
     start,
     storage,
     takeover,
+    waits,
     workers,
 )
 from benchmarks.result_rows import BenchRow
@@ -47,6 +48,7 @@ ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "history": history.measure,
     "large-runs": large_runs.measure,
     "many-runs": many_runs.measure,
+    "waits": waits.measure,
     "workers": workers.measure,
 }
 

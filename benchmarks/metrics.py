@@ -57,8 +57,10 @@ def measure() -> Iterator[BenchRow]:
     """The rows T1 to T4."""
     short, source = _short_pairs()
     yield _warm(Task("T1", 10, f"8 metrics, {source}", short))
-    yield _warm(Task("T2", 40, "8 metrics, 300 words a text", _pairs(20, 300, 300)))
-    yield _warm(Task("T3", 20, "stemmed ROUGE, 300 words a text", _pairs(20, 300, 300), True))
+    yield _warm(Task("T2", 40, "8 metrics, 300 words a text", generated_pairs(20, 300, 300)))
+    yield _warm(
+        Task("T3", 20, "stemmed ROUGE, 300 words a text", generated_pairs(20, 300, 300), True)
+    )
     yield _cold()
 
 
@@ -162,14 +164,14 @@ def _compare(name: str, ours: Sequence[Sequence[float | None]], peer: Sequence[S
 
 def _short_pairs() -> tuple[Sequence[Pair], str]:
     if not REAL_PAIRS.exists():
-        return _pairs(100, 12, 92), "generated pairs of 12 and 92 words"
+        return generated_pairs(100, 12, 92), "generated pairs of 12 and 92 words"
     with REAL_PAIRS.open(encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     pairs = [Pair(row["expectedOutput"], row["output"]) for row in rows]
     return pairs, f"{len(pairs)} real pairs"
 
 
-def _pairs(count: int, expected_words: int, output_words: int) -> list[Pair]:
+def generated_pairs(count: int, expected_words: int, output_words: int) -> list[Pair]:
     """Distinct pairs with the word frequencies, punctuation and common passages of prose."""
     chance = random.Random(20_261_121)
     vocabulary = [_word(chance) for _ in range(4000)]
@@ -216,7 +218,7 @@ def _seconds_of_child(side: str) -> float:
 
 
 def _print_cold_seconds(side: str) -> None:
-    task = Task("T4", 8, "", _pairs(COLD_PAIRS, 12, 92))
+    task = Task("T4", 8, "", generated_pairs(COLD_PAIRS, 12, 92))
     work = (_our_work if side == "ours" else _peer_work)(task)
     # The objects of the imports are scanned here, and not while the metrics are timed.
     gc.collect()

@@ -34,7 +34,7 @@ from mosaico.items.matrix import ItemMatrix
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesState
 from mosaico.run_store.rules import RunStatus, Validity
 from mosaico.run_store.run_history import PastRun
-from mosaico.run_store.run_series import StoredPoint, metric_series
+from mosaico.run_store.series_points import StoredPoint, metric_series
 from mosaico.statistics.sequential import DEFAULT_FALSE_PAGES, RunLevel
 from mosaico.statistics.verdict_rules import Scale, Side, VerdictRule
 

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +55,40 @@ def test_plugins__load_neither_the_sandbox_nor_rarely_used_libraries() -> None:
 def test_comparison__does_not_load_all_of_scipy() -> None:
     """`scipy.stats` takes half a second of CPU and 40 MiB in each metric process."""
     assert "scipy.stats" not in _modules_after_each_step()["comparison"]
+
+
+@pytest.mark.parametrize("command", ["gate", "compare", "score", "score of Python"])
+def test_command_of_files__loads_no_server_and_no_distributions(
+    command: str, tmp_path: Path
+) -> None:
+    """The database takes half a second of CPU to import and `scipy.stats` as long: they are most of a short command."""
+    before, after = tmp_path / "before.jsonl", tmp_path / "after.jsonl"
+    for file, passed in ((before, 18), (after, 17)):
+        rows = ({"id": f"i{number}", "pass": number < passed} for number in range(20))
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    arguments = {
+        "gate": ["gate", "--run", str(after), "--baseline", str(before)],
+        "compare": ["compare", str(before), str(after)],
+        "score": ["score", str(after)],
+    }
+    program = f"import mosaico; mosaico.score({str(after)!r})"
+    if command in arguments:
+        program = f"import sys; sys.argv[1:] = {arguments[command]!r}\n"
+        program += "import mosaico.cli\ntry: mosaico.cli.main()\nexcept SystemExit as end: assert not end.code"
+    program += "\nimport sys; sys.stderr.write('\\n' + ' '.join(sys.modules))"
+    completed = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        timeout=LIVENESS_S,
+    )
+    loaded = {*completed.stderr.rpartition("\n")[2].split()}
+    assert "mosaico.traces.files.trace_file" in loaded
+    assert not loaded & {"sqlalchemy", "psycopg", "scipy.stats", "fastapi", "starlette"}
+    if command.startswith("score"):
+        assert not loaded & NUMERICAL
 
 
 def _packages_after(step: str) -> set[str]:

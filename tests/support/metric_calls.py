@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from mosaico.jobs.process_pool import CallTimeout, ProcessPool
+from mosaico.jobs.lost_calls import CallTimeout
+from mosaico.jobs.process_pool import ProcessPool
 from mosaico.metrics.engine import score_within_limits
 from mosaico.metrics.run_value import summarize_traces
 from tests.support.service import JSON, pair

@@ -10,7 +10,7 @@ from mosaico.kpis.evaluate import KpiValue, PlannedKpi
 from mosaico.kpis.models import KpiHistory
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.run_result import RunResult
-from mosaico.run_store.run_series import SeriesPoint, SeriesResult, kpi_series
+from mosaico.run_store.series_points import SeriesPoint, SeriesResult, kpi_series
 from mosaico.statistics.sequential import DEFAULT_FALSE_PAGES, RunLevel
 from mosaico.statistics.verdict_rules import Scale, Side
 from tests.support.results import PLAN, run_result

@@ -6,7 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from mosaico.comparison.baselines import BaselineRun, find_baseline, find_ruler_changes
+from mosaico.comparison.baseline_runs import BaselineRun
+from mosaico.comparison.baselines import find_baseline, find_ruler_changes
 from mosaico.comparison.comparison_rules import RunComparison
 from mosaico.comparison.comparison_spec import ComparisonResult, ComparisonSpec
 from mosaico.comparison.comparison_verdicts import render_compared, render_not_compared
@@ -23,7 +24,7 @@ from mosaico.items.label_counts import TraceSummaries, summarize_traces, with_la
 from mosaico.items.matrix import ItemMatrix, ItemPairing, pair_items
 from mosaico.items.queries import read_attributes, read_items
 from mosaico.jobs.handlers import JobContext
-from mosaico.jobs.process_pool import CallLost
+from mosaico.jobs.lost_calls import CallLost
 from mosaico.kpis.evaluate import KpiValue
 from mosaico.kpis.verdict_types import RunVerdicts, SubjectKey, ValueFailure
 from mosaico.metrics.engine import failure_of_lost_call
@@ -34,7 +35,7 @@ from mosaico.run_store.plan import RunPlan
 from mosaico.run_store.queries import get_run
 from mosaico.run_store.recorded_attributes import RunRecord
 from mosaico.run_store.rules import Validity, ValidityVerdict
-from mosaico.run_store.run_series import RunPoints, metric_series
+from mosaico.run_store.series_points import RunPoints, metric_series
 from mosaico.statistics.verdict_rules import Verdict
 from mosaico.traces.types import Trace
 

@@ -1,15 +1,13 @@
 """Baselines of runs: the pinned run of an agent, or valid runs before the run."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Select, exists, func, literal, select, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on, insert
 from sqlalchemy.orm import Session, aliased
 
 from mosaico.benchmarks.config_types import BaselineMode
+from mosaico.comparison.baseline_runs import Baseline, BaselineRun
 from mosaico.core.batch_delete import delete_all
 from mosaico.core.errors import Conflict, Invalid
 from mosaico.kpis.verdict_types import BaselineSelection
@@ -31,25 +29,6 @@ class UnsuitableBaseline(Conflict):
     """The run cannot be a baseline; name a completed, valid run whose traces still exist."""
 
     code = "baseline-unfit"
-
-
-class BaselineRun(NamedTuple):
-    """A run of a baseline."""
-
-    seq: int
-    id: str
-    plan: RunPlan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
-    """The runs that another run is compared with, newest first, at least one.
-
-    `mode` is the reason for their selection.
-    """
-
-    mode: BaselineSelection
-    runs: Sequence[BaselineRun]
 
 
 def pin_baseline(

@@ -8,7 +8,8 @@ from mosaico.core.db import Database
 from mosaico.core.errors import Unavailable
 from mosaico.core.row_limits import Visible, current_limit, limited_to
 from mosaico.jobs.child_process import ChildLimits, ChildProcesses, ChildrenBusy
-from mosaico.jobs.process_pool import MEMORY_BYTES, CallLost, CallTimeout
+from mosaico.jobs.lost_calls import CallLost, CallTimeout
+from mosaico.jobs.process_pool import MEMORY_BYTES
 from mosaico.metrics.registry import load_metrics
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
-from mosaico.comparison.baselines import Baseline
+from mosaico.comparison.baseline_runs import Baseline
 from mosaico.comparison.comparison_spec import (
     ComparisonSpec,
     KpiComparisonSpec,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from mosaico.comparison.baselines import Baseline, BaselineRun
+from mosaico.comparison.baseline_runs import Baseline, BaselineRun
 from mosaico.comparison.comparison_rules import RunComparison, metric_rule
 from mosaico.comparison.comparison_spec import (
     ComparisonResult,
@@ -13,7 +13,7 @@ from mosaico.comparison.comparison_spec import (
 from mosaico.comparison.comparison_verdicts import render_compared, render_not_compared
 from mosaico.comparison.equal_metrics import find_equal_metrics
 from mosaico.comparison.fallen_items import find_fallen_by
-from mosaico.comparison.run_attributes import compare_pair
+from mosaico.comparison.pair_differences import compare_pair
 from mosaico.comparison.schemas import (
     CategoryComparison,
     ComparedRun,

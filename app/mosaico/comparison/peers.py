@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from mosaico.comparison.baselines import BaselineRun, list_baseline_runs
+from mosaico.comparison.baseline_runs import BaselineRun
+from mosaico.comparison.baselines import list_baseline_runs
 from mosaico.comparison.schemas import PeerRun
 from mosaico.items.flipped import PeerMeans, item_means
 from mosaico.items.queries import read_items

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from mosaico.comparison.baselines import BaselineRun, list_baseline_runs
+from mosaico.comparison.baseline_runs import BaselineRun
+from mosaico.comparison.baselines import list_baseline_runs
 from mosaico.comparison.child_process import query_in_child
 from mosaico.comparison.comparison_rules import HARM_SIDES, RunComparison, Signal
 from mosaico.comparison.measured_runs import read_measured_runs

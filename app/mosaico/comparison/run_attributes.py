@@ -1,27 +1,24 @@
 """What the traces of a run say of the agent, and what changed since the baseline: read from stored traces."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
 from mosaico.comparison.attribute_differences import (
-    ComparedAttributes,
-    find_differences,
     profile_of,
 )
 from mosaico.comparison.attribute_text import MAX_LINES, describe_difference
-from mosaico.comparison.baselines import BaselineRun
+from mosaico.comparison.baseline_runs import BaselineRun
 from mosaico.comparison.comparison_rules import RunComparison
 from mosaico.comparison.deciders import Deciders
 from mosaico.comparison.fallen_items import FallenItems, find_fallen, find_fallen_by
+from mosaico.comparison.pair_differences import compare_pair
 from mosaico.core.db import Database
 from mosaico.core.errors import AppError
 from mosaico.items.attributes import ItemAttributes
 from mosaico.items.matrix import ItemPairing, pair_items
 from mosaico.items.queries import read_attributes, read_items
 from mosaico.kpis.verdict_types import RunVerdict
-from mosaico.run_store.plan import RunPlan
-from mosaico.run_store.plan_differences import describe_changes
 from mosaico.run_store.recorded_attributes import DifferenceKind, RunRecord, WhatChanged
 
 
@@ -85,33 +82,6 @@ def compare_attributes(
         fallen = FallenItems()
     attributes = _read(db, baseline), _read(db, run)
     return compare_pair(attributes, (baseline, run.plan), fallen, pairing)
-
-
-def compare_pair(
-    attributes: tuple[ItemAttributes, ItemAttributes],
-    plans: tuple[BaselineRun, RunPlan],
-    fallen: FallenItems,
-    pairing: ItemPairing | None,
-    ruler: Sequence[str] = (),
-) -> WhatChanged:
-    """What changed between the traces and the plans of a baseline and a run; without a `pairing`, or with one that is
-    not paired, over all items of the run. `ruler` says how the run is measured differently.
-    """
-    is_paired = pairing is not None and pairing.is_paired
-    before, after = attributes
-    baseline, plan = plans
-    return find_differences(
-        ComparedAttributes(
-            before,
-            after,
-            pairing.candidate.items if pairing and is_paired else after.usage.items,
-            fallen.items,
-            fallen.metric,
-            list(dict.fromkeys([*ruler, *describe_changes(baseline.plan, plan)])),
-            is_paired=is_paired,
-            baseline_run_id=baseline.id,
-        )
-    )
 
 
 def _read(db: Database, run: BaselineRun) -> ItemAttributes:

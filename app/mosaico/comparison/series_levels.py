@@ -22,7 +22,7 @@ from mosaico.formula import compile_formula
 from mosaico.items.formulas.linearization import linearize
 from mosaico.items.matrix import ItemMatrix
 from mosaico.metrics.registry import column_of
-from mosaico.run_store.run_series import (
+from mosaico.run_store.series_points import (
     ItemIndex,
     RunPoints,
     SeriesPoint,

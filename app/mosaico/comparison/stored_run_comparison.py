@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 from sqlalchemy import Text, column
 from sqlalchemy.orm import Session
 
-from mosaico.comparison.baselines import BaselineRun
+from mosaico.comparison.baseline_runs import BaselineRun
 from mosaico.comparison.child_process import query_in_child
 from mosaico.comparison.comparison_rules import RunComparison
 from mosaico.comparison.measured_runs import read_measured_runs

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from mosaico.comparison.comparison_spec import KpiComparisonSpec
 from mosaico.items.formulas.properties import Line, ValueRange
 from mosaico.metrics.registry import column_of
-from mosaico.run_store.run_series import kpi_series, metric_series
+from mosaico.run_store.series_points import kpi_series, metric_series
 from mosaico.statistics.verdict_rules import Scale
 from mosaico.statistics.whole_runs import MeasuredRuns, WholeRuns
 

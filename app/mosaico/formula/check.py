@@ -14,6 +14,7 @@ from mosaico.formula.advice import (
     as_condition,
 )
 from mosaico.formula.ast import (
+    MEAN,
     Argument,
     Arithmetic,
     Call,
@@ -25,13 +26,14 @@ from mosaico.formula.ast import (
     Negative,
     Not,
     Number,
+    Reference,
     Relation,
     format_expression,
     split_filter,
     walk,
 )
 from mosaico.formula.errors import InvalidFormula, Mistake, mistake_at
-from mosaico.formula.functions import FUNCTIONS, MAX_MISTAKES, FormulaFunction
+from mosaico.formula.functions import FUNCTIONS, KEYWORDS, MAX_MISTAKES, FormulaFunction
 from mosaico.formula.metric_statistics import (
     MAX_K,
     STATISTIC_FUNCTIONS,
@@ -41,6 +43,8 @@ from mosaico.formula.metric_statistics import (
 
 _STATISTICS_OF_ALL_TRACES = frozenset({"coverage"})
 _MAX_PRINTED_CHARS = 60
+# A formula that is the name of a metric.
+_METRIC_NAME = re.compile("[A-Z_][A-Z0-9_]{0,99}")
 
 
 class CheckedFormula(NamedTuple):
@@ -80,6 +84,9 @@ def check_formula(text: str, metric_keys: Collection[str] | None = None) -> Chec
 
 def parse_expression(text: str) -> Expr:
     """The tree of a valid formula; raises `InvalidFormula` with every mistake otherwise."""
+    if _METRIC_NAME.fullmatch(text) and advise_metric(text, None) is None and text not in KEYWORDS:
+        # Comparisons test every metric as a formula: most need no parser, which takes 0.1 s to build.
+        return Metric(reference=Reference(text, MEAN), span=FormulaSpan(0, len(text)))
     root, mistakes = check_formula(text)
     if root is None or mistakes:
         raise InvalidFormula(mistakes)

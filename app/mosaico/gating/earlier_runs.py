@@ -14,7 +14,7 @@ from mosaico.items.matrix import (
 )
 from mosaico.kpis.evaluate import KpiValue
 from mosaico.run_store.plan import RunPlan
-from mosaico.run_store.run_series import kpi_series, metric_series
+from mosaico.run_store.series_points import kpi_series, metric_series
 from mosaico.statistics.sequential import MAX_REFERENCE, Scan
 from mosaico.statistics.verdict_rules import Side
 from mosaico.statistics.whole_runs import MeasuredRuns

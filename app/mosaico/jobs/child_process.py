@@ -10,7 +10,8 @@ from multiprocessing import reduction
 from typing import IO, Any, Final, NamedTuple, TypeVar
 from weakref import WeakSet
 
-from mosaico.jobs.process_pool import CallLost, ProcessPool
+from mosaico.jobs.lost_calls import CallLost
+from mosaico.jobs.process_pool import ProcessPool
 
 R = TypeVar("R")
 

@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 import psutil
 
+from mosaico.jobs.lost_calls import CallLost, CallTimeout, ChildExited, OutOfMemory, PoolClosed
+
 R = TypeVar("R")
 
 MEMORY_BYTES = 2 * 1024**3
@@ -25,26 +27,6 @@ KEPT_BYTES = 256 * 1024**2
 WARM_UP_TIMEOUT_S = 60.0
 # The parent must always be the first to act, even on a busy machine.
 ORPHAN_GRACE_S = 10.0
-
-
-class CallLost(Exception):
-    """A call in a child process ended without a result."""
-
-
-class CallTimeout(CallLost):
-    """A call exceeded its time limit, and its child process was killed."""
-
-
-class ChildExited(CallLost):
-    """A child process exited during a call."""
-
-
-class OutOfMemory(CallLost):
-    """A call exceeded the memory limit, and its child process was replaced."""
-
-
-class PoolClosed(CallLost):
-    """The pool is closed and accepts no calls."""
 
 
 class ProcessPool:

@@ -247,7 +247,11 @@ def _mean_of_items(column: Sequence[float | None], items: Sequence[int | str]) -
     for item, value in zip(items, column, strict=True):
         if value is not None:
             trials.setdefault(item, []).append(value)
-    means = [_mean(sorted(values), _exact_sum(values)) for values in trials.values()]
+    means = [
+        # Most items have one trial. Plus 0.0, as of a sum: the mean of -0.0 is 0.0.
+        _mean(sorted(values), _exact_sum(values)) if len(values) > 1 else values[0] + 0.0
+        for values in trials.values()
+    ]
     present = sorted(mean for mean in means if mean is not None)
     if len(present) < len(means):
         return None

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from mosaico.core.text import shorten
-from mosaico.jobs.process_pool import CallLost, CallTimeout, OutOfMemory
+from mosaico.jobs.lost_calls import CallLost, CallTimeout, OutOfMemory
 from mosaico.metrics.reference_choice import (
     choose_reference,
     has_references,

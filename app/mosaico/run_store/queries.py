@@ -12,10 +12,11 @@ from mosaico.core.errors import NotFound
 from mosaico.core.keyset import ListRows, PageQuery, PageRows, encode_cursor
 from mosaico.core.postgres_notify import notify_streams
 from mosaico.harness.transcript import Transcript
-from mosaico.metrics.types import MetricNote, MetricSkipReason
+from mosaico.metrics.types import MetricSkipReason
 from mosaico.run_store.deciding_metric import DecidingMetric
 from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate, RunShard, TraceResult
 from mosaico.run_store.rules import require_traces
+from mosaico.run_store.scored_trace import ScoredTrace
 from mosaico.run_store.trace_list import SEARCHED_TRACES, TraceListFilter, trace_conditions
 from mosaico.traces.models import CollectedTrace
 from mosaico.traces.queries import find_collected_trace, find_transcript
@@ -71,18 +72,6 @@ class TraceNotFound(NotFound):
     """The run has no trace with this ID; GET /api/v1/benchmark-runs/{runId}/results lists its
     traces.
     """
-
-
-class ScoredTrace(NamedTuple):
-    """The values of one trace, and what aggregation needs to know of it.
-
-    `is_lost`: it was not measured, by no fault of the agent. `item_id` may be None without `with_items`.
-    """
-
-    values: Sequence[float | None]
-    notes: dict[str, MetricNote] | None
-    is_lost: bool
-    item_id: str | None
 
 
 class TraceWithResult(NamedTuple):

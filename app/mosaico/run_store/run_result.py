@@ -14,7 +14,7 @@ from mosaico.metrics.registry import column_of
 from mosaico.run_store.plan import RunPlan
 from mosaico.run_store.recorded_attributes import RunRecord
 from mosaico.run_store.rules import Validity, ValidityVerdict
-from mosaico.run_store.run_series import ItemIndex, SeriesResult
+from mosaico.run_store.series_points import ItemIndex, SeriesResult
 
 
 class SameData(NamedTuple):

@@ -14,7 +14,6 @@ from mosaico.metrics.registry import column_of
 from mosaico.metrics.unread_texts import measured_texts, warn_of_unread
 from mosaico.run_store import queries
 from mosaico.run_store.plan import PlannedJudgeCalibration
-from mosaico.run_store.queries import ScoredTrace
 from mosaico.run_store.rules import (
     Validity,
     ValidityVerdict,
@@ -23,6 +22,7 @@ from mosaico.run_store.rules import (
     judge_error_reason,
 )
 from mosaico.run_store.run_result import RunResult
+from mosaico.run_store.scored_trace import ScoredTrace
 from mosaico.runs.collection import AbsentTraces, count_absent_traces
 from mosaico.runs.leases import RunLease
 from mosaico.runs.llm_metrics import measure_traces

@@ -21,7 +21,8 @@ from mosaico.run_store import rules
 from mosaico.run_store.models import BenchmarkRun, RunAttributes, RunMetricAggregate
 from mosaico.run_store.rules import RunStatus, Validity
 from mosaico.run_store.run_result import RunResult
-from mosaico.run_store.run_series import kpi_series, metric_series, store_points
+from mosaico.run_store.run_series import store_points
+from mosaico.run_store.series_points import kpi_series, metric_series
 from mosaico.runs.late_scores import describe_arrived_scores
 from mosaico.runs.leases import RunLease, lock_leased_run
 from mosaico.runs.run_data import settle_place

@@ -12,7 +12,7 @@ from typing import TypeVar
 from mosaico.core.harness_packages import require_harness_packages
 from mosaico.core.llm_server import LlmServer
 from mosaico.jobs.handlers import JobContext
-from mosaico.jobs.process_pool import CallLost
+from mosaico.jobs.lost_calls import CallLost
 from mosaico.llm.completion_pool import CompletionPool
 from mosaico.llm.errors import LlmNotConfigured
 from mosaico.llm.retry import COMPLETION_RETRIES, LlmRetryPolicy

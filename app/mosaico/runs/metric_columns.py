@@ -2,14 +2,16 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TypeGuard
 
 from mosaico.formula.ast import split_filter
 from mosaico.metrics.aggregate import Aggregate, aggregate
-from mosaico.metrics.types import MetricFailureKind, MetricSkipReason
-from mosaico.run_store.queries import ScoredTrace
+from mosaico.metrics.registry import provider_for
+from mosaico.metrics.types import MetricFailureKind, MetricRef, MetricSkipReason, MetricSpec
+from mosaico.metrics.unread_texts import MeasuredTexts
 from mosaico.run_store.rules import TraceTally
+from mosaico.run_store.scored_trace import ScoredTrace
 
 NOT_COLLECTED = "NOT_COLLECTED"
 
@@ -104,6 +106,16 @@ class MetricColumns:
             )
             for name, index in self._index.items()
         }
+
+    def measured_texts(self, refs: Iterable[MetricRef]) -> list[MeasuredTexts]:
+        """What these metrics read. The registry of metrics must be loaded."""
+        specs = (provider_for(ref).spec for ref in refs)
+        return [self._measured_texts(spec) for spec in specs if spec.key in self._index]
+
+    def _measured_texts(self, spec: MetricSpec) -> MeasuredTexts:
+        index = self._index[spec.key]
+        unread = self._missing[index][MetricSkipReason.NOT_APPLICABLE]
+        return MeasuredTexts(spec, self._expected(index) + unread, unread)
 
     def tally(self) -> TraceTally:
         """The counts from which the validity of the run is decided."""

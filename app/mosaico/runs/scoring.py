@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from mosaico.jobs.handlers import JobContext
-from mosaico.jobs.process_pool import CallLost, OutOfMemory
+from mosaico.jobs.lost_calls import CallLost, OutOfMemory
 from mosaico.metrics.aggregate import Aggregate, with_run_value
 from mosaico.metrics.engine import CHUNK_SIZE, failure_of_lost_call, measure, score_within_limits
 from mosaico.metrics.registry import provider_for

@@ -14,21 +14,23 @@ from mosaico.alerts.evaluation.series_evidence import page_policy
 from mosaico.alerts.queries import list_watched_runs
 from mosaico.comparison.value_failures import ValueFailures, log_failures
 from mosaico.jobs.handlers import JobContext
-from mosaico.jobs.process_pool import CallLost
+from mosaico.jobs.lost_calls import CallLost
 from mosaico.kpis.series_types import SeriesState, SeriesVariation
 from mosaico.run_store.run_result import RunPlace
 from mosaico.run_store.run_series import (
+    find_series_states,
+    list_held_runs,
+    list_item_indexes,
+    list_series_runs,
+    list_series_values,
+)
+from mosaico.run_store.series_points import (
     ItemIndex,
     RunPoints,
     SeriesPoint,
     SeriesResult,
     SeriesValues,
     StoredPoint,
-    find_series_states,
-    list_held_runs,
-    list_item_indexes,
-    list_series_runs,
-    list_series_values,
 )
 from mosaico.runs.leases import RunLease
 from mosaico.statistics.sequential import RunLevel

@@ -173,14 +173,25 @@ def _table(
 
 
 def fisher_greater_p(tables: Sequence[ContingencyTable]) -> list[float]:
-    """Fisher's exact test of each table: whether the selected items have the property more often."""
-    # Half a second to import, which most processes can do without.
-    from scipy.stats import hypergeom
+    """Fisher's exact test of each table: whether the selected items have the property more often.
 
-    if not tables:
-        return []
-    selected_with, selected, unselected_with, unselected = np.array(tables).T
-    p_values: list[float] = hypergeom.sf(
-        selected_with - 1, selected + unselected, selected_with + unselected_with, selected
-    ).tolist()
-    return p_values
+    Equals `scipy.stats.hypergeom.sf` within 1e-12, whose import takes half a second of CPU.
+    """
+    return [_fisher_greater_p(table) for table in tables]
+
+
+def _fisher_greater_p(table: ContingencyTable) -> float:
+    """The weight of the tables that are at least as uneven, among all tables with the same sums.
+
+    The weights are relative to that of the most likely table, which neither overflows nor underflows.
+    """
+    with_property = table.selected_with + table.unselected_with
+    lowest = max(0, with_property - table.unselected)
+    counts = np.arange(lowest, min(table.selected, with_property), dtype=float)
+    # The weight of each table as a multiple of that with one selected item fewer that has the property.
+    increases = (with_property - counts) * (table.selected - counts)
+    increases /= (counts + 1) * (table.unselected - with_property + counts + 1)
+    likeliest = int((increases > 1).sum())
+    below = np.cumprod(1 / increases[:likeliest][::-1])[::-1]
+    weights = np.concatenate([below, [1.0], np.cumprod(increases[likeliest:])])
+    return float(weights[table.selected_with - lowest :].sum() / weights.sum())

@@ -27,7 +27,8 @@ from mosaico.run_store.evaluations import list_evaluations
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.rules import Validity
 from mosaico.run_store.run_result import RunResult
-from mosaico.run_store.run_series import ItemIndex, store_points
+from mosaico.run_store.run_series import store_points
+from mosaico.run_store.series_points import ItemIndex
 from mosaico.runs import run_data
 from mosaico.statistics.sequential import DEFAULT_FALSE_PAGES
 from tests.integration.alerts.conftest import RULE

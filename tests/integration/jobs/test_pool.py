@@ -10,14 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-from mosaico.jobs.process_pool import (
-    CallLost,
-    CallTimeout,
-    ChildExited,
-    OutOfMemory,
-    PoolClosed,
-    ProcessPool,
-)
+from mosaico.jobs.lost_calls import CallLost, CallTimeout, ChildExited, OutOfMemory, PoolClosed
+from mosaico.jobs.process_pool import ProcessPool
 from tests.support.pool_calls import add, die, fill, nothing, refuse, sleep
 from tests.support.processes import LIVENESS_S, ROOT, lives, until
 

@@ -9,7 +9,8 @@ from sqlalchemy import text
 
 from mosaico.jobs.handlers import HANDLERS
 from mosaico.jobs.job_runner import Worker
-from mosaico.jobs.process_pool import CallTimeout, ProcessPool
+from mosaico.jobs.lost_calls import CallTimeout
+from mosaico.jobs.process_pool import ProcessPool
 from tests.support.processes import LIVENESS_S, until
 from tests.support.service import JSON, Service, pair
 

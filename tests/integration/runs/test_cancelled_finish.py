@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.comparison import baseline_comparison
 from mosaico.run_store import queries
-from mosaico.run_store.queries import ScoredTrace
+from mosaico.run_store.scored_trace import ScoredTrace
 from mosaico.runs import aggregation, leases
 from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader

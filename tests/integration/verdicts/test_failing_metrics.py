@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from mosaico.comparison.baseline_comparison import compute_in_child
-from mosaico.jobs.process_pool import CallTimeout, ProcessPool
+from mosaico.jobs.lost_calls import CallTimeout
+from mosaico.jobs.process_pool import ProcessPool
 from mosaico.metrics.providers.operation import ToolCallSuccessRate
 from tests.integration.verdicts.conftest import traces
 from tests.support.service import JSON, Service

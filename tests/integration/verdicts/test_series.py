@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from sqlalchemy import text
 
-from mosaico.run_store.run_series import ItemIndex, SeriesValues
+from mosaico.run_store.series_points import ItemIndex, SeriesValues
 from mosaico.runs.series import levels_in_child
 from mosaico.statistics.sequential import RunLevel
 from tests.integration.verdicts.conftest import CompleteRun, traces

@@ -13,7 +13,7 @@ from mosaico.alerts.evaluation.series_decision import decide_step
 from mosaico.alerts.rules import AlertOutcome, Assessment, Condition, RuleSpec, ValueSpec
 from mosaico.comparison.series_levels import ZERO, levels_of_points
 from mosaico.kpis.series_types import SeriesEvent, SeriesState, SeriesStatus
-from mosaico.run_store.run_series import ItemIndex, StoredPoint
+from mosaico.run_store.series_points import ItemIndex, StoredPoint
 from mosaico.statistics.verdict_rules import Scale, Side
 
 RULE = RuleSpec(condition=Condition.REGRESSED, keep_firing_for_runs=0)

@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from mosaico.items.label_counts import LabelCountsBuilder, summarize_traces
+from mosaico.items.label_counts import summarize_traces
+from mosaico.items.label_counts_builder import LabelCountsBuilder
 from mosaico.items.matrix import ItemMatrix
 from mosaico.metrics.types import MetricRef
 from mosaico.traces.types import Trace, TraceOutcome

@@ -18,7 +18,7 @@ from mosaico.comparison.value_failures import ValueFailures
 from mosaico.formula import compile_formula
 from mosaico.items.formulas.properties import ValueRange, line_of
 from mosaico.items.matrix import ItemMatrix
-from mosaico.run_store.run_series import (
+from mosaico.run_store.series_points import (
     ItemIndex,
     SeriesPoint,
     StoredPoint,

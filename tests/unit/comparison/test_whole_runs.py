@@ -24,7 +24,7 @@ from mosaico.comparison.whole_run_text import describe_whole_runs
 from mosaico.formula import compile_formula
 from mosaico.items.formulas.properties import ValueRange, line_of
 from mosaico.items.matrix import ItemMatrix
-from mosaico.run_store.run_series import StoredPoint, kpi_series
+from mosaico.run_store.series_points import StoredPoint, kpi_series
 from mosaico.statistics.verdict_rules import (
     ChangeVerdict,
     Note,

@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given
 
 from mosaico.formula import Expr, format_expression, format_formula, parse_expression
+from mosaico.formula.check import check_formula
+from mosaico.formula.errors import InvalidFormula
 from mosaico.formula.parser import parse_text
 from tests.unit.formula.formula_strategies import metrics, numbers, without_deadline
 
@@ -83,3 +85,18 @@ def _even_backslashes(text: str, index: int) -> bool:
 def _meaning(text: str) -> Expr | None:
     root, mistakes, _ = parse_text(text)
     return None if mistakes else root
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ROUGE", "F1_SCORE", "_", "LLM_JUDGE", "P95", "SCORE", "AVERAGE", "PASS_AT_K", "IF", "NOT"],
+)
+def test_parse__reads_the_name_of_a_metric_as_the_parser_does(name: str) -> None:
+    root, mistakes = check_formula(name)
+    if root is None or mistakes:
+        with pytest.raises(InvalidFormula) as error:
+            parse_expression(name)
+        assert error.value.mistakes == mistakes
+    else:
+        assert parse_expression(name) == root
+        assert parse_expression(name).span == root.span

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaico.metrics.types import MetricNote
-from mosaico.run_store.queries import ScoredTrace
+from mosaico.run_store.scored_trace import ScoredTrace
 from mosaico.runs.metric_columns import MetricColumns
 
 SKIPPED: dict[str, MetricNote] = {

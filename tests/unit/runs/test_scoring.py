@@ -7,7 +7,8 @@ import pytest
 
 from mosaico.core.resources import Resources
 from mosaico.jobs.handlers import JobContext, WorkerStopping
-from mosaico.jobs.process_pool import CallLost, CallTimeout, ChildExited, OutOfMemory, ProcessPool
+from mosaico.jobs.lost_calls import CallLost, CallTimeout, ChildExited, OutOfMemory
+from mosaico.jobs.process_pool import ProcessPool
 from mosaico.metrics.engine import score_within_limits
 from mosaico.metrics.registry import load_metrics
 from mosaico.metrics.types import (

@@ -1,5 +1,7 @@
 """Adjusted p-values, enriched features and Fisher's test: by hand, against scipy, in simulated families."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -114,6 +116,35 @@ def test_fisher__equals_scipy(a: int, b: int, c: int, d: int) -> None:
     table = [[a, b], [c, d]]
     expected = stats.fisher_exact(table, alternative="greater").pvalue
     assert fisher_greater_p([counts])[0] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("selected_with", "selected", "unselected_with", "unselected"),
+    [
+        (0, 40, 0, 60),
+        (40, 40, 60, 60),
+        (0, 0, 3, 5),
+        (300, 900, 150, 1_100),
+        (900, 900, 0, 1_100),
+        (12, 900, 400, 1_100),
+    ],
+)
+def test_fisher__is_exact_for_many_items(
+    selected_with: int, selected: int, unselected_with: int, unselected: int
+) -> None:
+    counts = ContingencyTable(selected_with, selected, unselected_with, unselected)
+    property_count = selected_with + unselected_with
+    as_uneven = sum(
+        math.comb(selected, count) * math.comb(unselected, property_count - count)
+        for count in range(selected_with, min(selected, property_count) + 1)
+    )
+    exact = as_uneven / math.comb(selected + unselected, property_count)
+    p = fisher_greater_p([counts])[0]
+    assert p == pytest.approx(exact, rel=1e-12)
+    of_scipy = stats.hypergeom.sf(
+        selected_with - 1, selected + unselected, property_count, selected
+    )
+    assert p == pytest.approx(of_scipy, abs=1e-12)
 
 
 def test_enriched_features__names_features_of_selected_items() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mosaico.alerts.rules import AlertOutcome, Assessment
-from mosaico.comparison.baselines import BaselineRun
+from mosaico.comparison.baseline_runs import BaselineRun
 from mosaico.comparison.run_attributes import compare_attributes
 from mosaico.core.db import Database
 from mosaico.run_store.recorded_attributes import WhatChanged

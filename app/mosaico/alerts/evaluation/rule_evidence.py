@@ -18,7 +18,7 @@ from mosaico.core.errors import AppError, Unavailable
 from mosaico.kpis.series_types import OpenIncident
 from mosaico.run_store.run_history import PastRun, list_comparable_runs
 from mosaico.run_store.run_result import RunResult
-from mosaico.run_store.run_series import SeriesResult
+from mosaico.run_store.series_points import SeriesResult
 from mosaico.statistics.sequential import MAX_REFERENCE
 
 

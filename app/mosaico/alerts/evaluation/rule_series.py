@@ -4,7 +4,7 @@ from mosaico.alerts.evaluation.watched_values import RuleTarget
 from mosaico.alerts.models import AlertRule
 from mosaico.alerts.rules import Condition
 from mosaico.metrics.registry import column_of
-from mosaico.run_store.run_series import kpi_series, metric_series
+from mosaico.run_store.series_points import kpi_series, metric_series
 
 
 def series_name(rule: AlertRule) -> str:

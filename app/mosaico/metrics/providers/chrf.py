@@ -70,14 +70,13 @@ def sentence_chrf(expected: str, output: str) -> float:
 
 
 def _grams(characters: str, order: int) -> Counter[str]:
-    return Counter(
-        characters[start : start + order] for start in range(len(characters) - order + 1)
-    )
+    # Without a Python statement per n-gram, this takes two thirds of the time.
+    return Counter(map("".join, zip(*(characters[start:] for start in range(order)), strict=False)))
 
 
 def _count_common(expected: Counter[str], output: Counter[str]) -> int:
     """The number of n-grams of both texts, each counted at most as often as in the other one."""
-    return sum(min(count, expected[gram]) for gram, count in output.items() if gram in expected)
+    return sum([min(expected[gram], output[gram]) for gram in expected.keys() & output.keys()])
 
 
 METRICS.register("CHRF", chrf)

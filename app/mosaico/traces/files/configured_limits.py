@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from mosaico.core.environment import load
-from mosaico.core.import_settings import ImportSettings, import_limit, import_options
 from mosaico.traces.files.read_options import MIB, ReadLimits, ReadOptions
 
 
 def read_limits(options: Mapping[str, str]) -> ReadLimits:
     """The limits in the options of `Resources`."""
+    from mosaico.core.import_settings import import_limit
+
     return ReadLimits(
         part_bytes=int(import_limit(options, "import_part_mb")) * MIB,
         unpacked_bytes=int(import_limit(options, "import_unpacked_mb")) * MIB,
@@ -20,4 +20,8 @@ def read_limits(options: Mapping[str, str]) -> ReadLimits:
 
 def within_configured_limits(options: ReadOptions) -> ReadOptions:
     """The options with the limits of the environment, for a reading in this process. Raises: `Misconfigured`."""
+    # Settings take 0.05 s to import: who imports `mosaico.score` has read nothing yet.
+    from mosaico.core.environment import load
+    from mosaico.core.import_settings import ImportSettings, import_options
+
     return replace(options, limits=read_limits(import_options(load(ImportSettings))))

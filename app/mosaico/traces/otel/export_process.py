@@ -20,7 +20,7 @@ from mosaico.jobs.child_process import (
     ChildrenBusy,
     SharedFile,
 )
-from mosaico.jobs.process_pool import CallLost, OutOfMemory
+from mosaico.jobs.lost_calls import CallLost, OutOfMemory
 from mosaico.traces.otel.export_body import MEMORY_BYTES, Signal, decode_body
 from mosaico.traces.otel.service import EncodedSpans, SpanCounts, write_spans
 from mosaico.traces.otel.span_redaction import redact_spans

@@ -21,7 +21,7 @@ from mosaico.jobs.child_process import (
     ChildrenBusy,
     SharedFile,
 )
-from mosaico.jobs.process_pool import CallLost, CallTimeout, OutOfMemory
+from mosaico.jobs.lost_calls import CallLost, CallTimeout, OutOfMemory
 from mosaico.traces.files.importer_registry import load_importers
 from mosaico.traces.reader_versions import TraceReaderVersion
 from mosaico.traces.redaction import RedactionRules, Redactor, count_marked_texts
