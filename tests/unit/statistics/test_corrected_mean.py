@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from benchmarks.judges import measure_coverage
 from mosaico.statistics.corrected_mean import CorrectedMean, JudgedItems, correct_mean
 from mosaico.statistics.intervals import Interval
 
@@ -97,3 +98,13 @@ def test_amounts__have_the_same_correction_without_limits() -> None:
     found = correct(scores, people, limits=None)
     assert found.value == pytest.approx(1e6 + 787.5)
     assert width(found.interval) < width(found.alone)
+
+
+def test_simulated_interval_of_a_kind_judge__has_the_truth_and_is_narrower() -> None:
+    found = measure_coverage(
+        (50, 200), "kind: passes 60 % of the wrong", rate=0.8, size=1, runs=200
+    )
+    # Of 200 runs 95 % have a standard error of 1.5.
+    assert found.corrected > 0.9
+    assert found.judge < 0.1
+    assert found.width < 1.0
