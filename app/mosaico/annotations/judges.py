@@ -65,7 +65,7 @@ def _measure_judges(
             if column in shares
             else JudgeView(
                 metric=column,
-                reason="its scores are no shares between 0 and 1 with a better direction, which annotations are",
+                reason='nothing says that its scores are between 0 and 1, and which way is better: give the metric the options "range" and "better"',
                 is_below=None if min_agreement is None else True,
             )
             for column in run.metric_keys or ()
