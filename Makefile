@@ -37,6 +37,7 @@ test: dev ## all tests, on an embedded Postgres of their own
 
 prove: dev ## rates of verdicts and alerts in half an hour, then long campaigns: kills, bombs, full disks, fuzzing, properties
 	@$(BIN)/python -m benchmarks.calibration
+	@$(BIN)/python -m benchmarks.judges
 	@$(BIN)/python -m benchmarks.run_variation
 	@$(BIN)/python -m benchmarks.detection
 	@$(BIN)/python -m pytest -rs -m 'prove or hypothesis' --hypothesis-profile=prove -n 0

@@ -112,6 +112,9 @@ LISTED_VALUES = re.compile(r"\b[A-Z]{3,}[A-Z_]*\b.*\b[A-Z]{3,}[A-Z_]*\b")
 OPEN_TEXTS = {
     "AgreementMeasure.reason": "a sentence",
     "AnnotationQueueView.reason": "a sentence",
+    "JudgeMeasure.reason": "a sentence",
+    "CorrectedMeanView.reason": "a sentence",
+    "JudgeView.reason": "a sentence",
     "AgentSource.kind": "a trace source, also one of a plugin",
     "AgentSourceView.kind": "a trace source, also one of a plugin",
     "AuditEntryView.action": "an operation ID",

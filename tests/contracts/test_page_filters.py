@@ -97,6 +97,7 @@ EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
             for path in ("/annotations", "/annotations.csv")
         },
         ("/annotations/summary", "*"): "a page is of one run or one benchmark, which its address names",
+        ("/benchmarks/{benchmarkId}/judges", "minAgreement"): "the page has the agreement of each judge; a limit is for CI",
         ("/benchmark-runs/{runId}/annotation-queue", "queue"): "a form starts each queue",
         ("/benchmark-runs/{runId}/annotation-queue", "since"): "the page sets it when a queue is opened",
         ("/overview/search", "kind"): "a button continues the search of each kind",

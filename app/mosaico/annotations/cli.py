@@ -16,17 +16,22 @@ from mosaico.core.console.row_export import STDOUT, ExportAs, ExportFile, export
 from mosaico.core.console.service import complete_ids, open_api
 from mosaico.core.console.table import (
     JSON,
+    Column,
     field,
     format_cell,
     print_change,
     print_link,
+    print_table,
+    tabulate,
     time_field,
 )
 from mosaico.core.console.terminal import (
+    EXIT_UNSUCCESSFUL,
     CommandGroup,
     Format,
     OutputFormat,
     WrongUsage,
+    print_json,
     print_status,
 )
 from mosaico.core.errors import AppError
@@ -51,6 +56,27 @@ COLUMNS = (
     field("expectedIsWrong", "expected wrong"),
     field("note"),
     time_field("updatedAt", "at"),
+)
+
+
+def _part_field(part: str, name: str, title: str) -> Column:
+    """The column of a number of a part, which may be missing."""
+    return Column(title, lambda item: (item[part] or {}).get(name))
+
+
+JUDGE_COLUMNS = (
+    field("metric"),
+    field("answers"),
+    _part_field("share", "value", "same"),
+    _part_field("share", "low", "from"),
+    _part_field("share", "high", "to"),
+    _part_field("kappa", "value", "kappa"),
+    _part_field("bias", "value", "bias"),
+    _part_field("drift", "shift", "drift"),
+    _part_field("corrected", "judgeMean", "judge says"),
+    _part_field("corrected", "value", "corrected"),
+    _part_field("corrected", "low", "from"),
+    _part_field("corrected", "high", "to"),
 )
 EXPORTED: Final[dict[str, type]] = {
     "runId": str, "traceId": str, "itemId": str, "judgement": str, "score": float, "correctedAnswer": str,
@@ -119,6 +145,50 @@ def add_annotation(
     line = f"{format_cell(annotation['itemId'])} is judged: {annotation['judgement']}"
     print_change(annotation, output, [line], annotation["id"])
     print_link(address, output)
+
+
+@cli.command("judges")
+def show_judges(
+    benchmark: Annotated[
+        str, typer.Argument(metavar="BENCHMARK", autocompletion=complete_ids("/benchmarks"))
+    ],
+    min_agreement: Annotated[
+        float | None,
+        typer.Option(
+            "--min-agreement",
+            min=0,
+            max=1,
+            help="Exit with 3 if a judge agrees with people on a smaller share of the answers, or nobody knows.",
+        ),
+    ] = None,
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Compare the judges of a benchmark with annotations: agreement, bias, drift, and corrected means."""
+    with open_api() as api:
+        benchmark_id = api.full_id("/benchmarks", benchmark)
+        path = f"/benchmarks{path_of(benchmark_id)}/judges"
+        options = {} if min_agreement is None else {"minAgreement": min_agreement}
+        judges = api.get(path, **options)["items"]
+        address = f"{api.pages_url}{path}"
+    if output is OutputFormat.JSON:
+        print_json(judges)
+    else:
+        print_table(tabulate(judges, JUDGE_COLUMNS))
+        for judge in judges:
+            for reason in _why_missing(judge):
+                print_status(f"{format_cell(judge['metric'])}: {format_cell(reason)}")
+    print_link(address, output)
+    below = [judge["metric"] for judge in judges if judge["isBelow"]]
+    if below or (min_agreement is not None and not judges):
+        names = ", ".join(map(format_cell, below)) or "no judge"
+        print_status(f"below the agreement of {min_agreement:g}, or not known: {names}")
+        raise typer.Exit(EXIT_UNSUCCESSFUL)
+
+
+def _why_missing(judge: JSON) -> list[str]:
+    """Why numbers of a judge are missing, each reason once."""
+    parts = [judge, *(judge[name] or {} for name in ("share", "kappa", "bias", "corrected"))]
+    return list(dict.fromkeys(part["reason"] for part in parts if part.get("reason")))
 
 
 @cli.command("export")

@@ -235,3 +235,83 @@ class AnnotationSummary(WireModel):
         list[WrongExpectation], Field(description="Items with a wrong expected answer.")
     ]
     is_cut: bool
+
+
+class JudgeMeasure(WireModel):
+    """A measure of a judge against people with its 95 % interval. `reason` says why a number is missing."""
+
+    value: float | None
+    low: Annotated[float | None, Field(description="Lower end of the interval.")]
+    high: Annotated[float | None, Field(description="Upper end of the interval.")]
+    reason: str | None
+
+
+class JudgeDriftView(WireModel):
+    """How a judge scored answers again that are equal to the byte in two runs."""
+
+    before_run_id: Annotated[str, Field(description="The last valid run before.")]
+    run_id: Annotated[str, Field(description="The newest run.")]
+    answers: Annotated[int, Field(description="Answers that are equal in both runs.")]
+    changed: Annotated[int, Field(description="Those with another score.")]
+    shift: Annotated[float, Field(description="Mean change of the score over all equal answers.")]
+    low: Annotated[float | None, Field(description="Lower end of the 95 % interval of the shift.")]
+    high: Annotated[float | None, Field(description="Its upper end.")]
+
+
+class CorrectedMeanView(WireModel):
+    """The mean over all items of a run that people would give, from the scores of the judge and the annotations of some
+    items. `reason` says why there is none.
+    """
+
+    run_id: Annotated[str, Field(description="The newest annotated run.")]
+    judge_mean: Annotated[
+        float | None, Field(description="What the judge says, not corrected.")
+    ] = None
+    value: Annotated[float | None, Field(description="The corrected mean.")] = None
+    low: Annotated[float | None, Field(description="Lower end of the 95 % interval.")] = None
+    high: Annotated[float | None, Field(description="Upper end of the interval.")] = None
+    alone_low: Annotated[
+        float | None, Field(description="Lower end of the interval of the annotations alone.")
+    ] = None
+    alone_high: Annotated[float | None, Field(description="Its upper end.")] = None
+    weight: Annotated[
+        float,
+        Field(
+            description="Of the scores; 0: the judge does not help, and the annotations stand alone."
+        ),
+    ] = 0.0
+    annotated: Annotated[int, Field(description="Annotated items.")]
+    items: Annotated[int, Field(description="Items of the run.")]
+    reason: str | None = None
+
+
+class JudgeView(WireModel):
+    """A judge (a model, or the scores of the source) against people. `reason` says why it cannot be compared."""
+
+    metric: Annotated[str, Field(description="The metric that has its scores.")]
+    runs: Annotated[int, Field(description="Runs with annotated answers.")] = 0
+    answers: Annotated[int, Field(description="Annotated answers that the judge scored.")] = 0
+    items: Annotated[int, Field(description="Their items.")] = 0
+    too_kind: Annotated[int, Field(description="Right by the judge, wrong by people.")] = 0
+    too_strict: Annotated[int, Field(description="Wrong by the judge, right by people.")] = 0
+    share: Annotated[
+        JudgeMeasure | None, Field(description="Share of the answers on which both say the same.")
+    ] = None
+    kappa: Annotated[JudgeMeasure | None, Field(description="Cohen's kappa.")] = None
+    bias: Annotated[
+        JudgeMeasure | None, Field(description="Mean of score less annotation; above 0: too kind.")
+    ] = None
+    correlation: Annotated[JudgeMeasure | None, Field(description="Pearson's correlation.")] = None
+    drift: Annotated[
+        JudgeDriftView | None, Field(description="Null without an equal answer in the run before.")
+    ] = None
+    corrected: Annotated[
+        CorrectedMeanView | None, Field(description="Null without an annotated run.")
+    ] = None
+    is_below: Annotated[
+        bool | None,
+        Field(
+            description="Whether the share is below `minAgreement`, or not known; null without one."
+        ),
+    ] = None
+    reason: str | None = None

@@ -3,11 +3,11 @@
 from typing import Annotated, Any, Final
 
 from fastapi import Path, Query, Request, Response
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from mosaico.access.deps import READ, RUN, get_caller
 from mosaico.annotations import service
+from mosaico.annotations.judges import list_judges, newest_run
 from mosaico.annotations.queries import find_own_annotation
 from mosaico.annotations.queues import load_queue, share_metrics
 from mosaico.annotations.schemas import (
@@ -33,7 +33,6 @@ from mosaico.core.web.pages import Crumb, build_url, render_page, see_other
 from mosaico.core.web.routes import Router
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.queries import get_run, get_run_with_traces, get_trace
-from mosaico.run_store.rules import RunStatus
 from mosaico.runs.pages.trace_parts import list_calls, list_references, list_usage, list_values
 from mosaico.runs.pages.trace_texts import cut_text
 from mosaico.runs.pages.traces import list_crumbs
@@ -152,10 +151,30 @@ def show_benchmark_annotations(request: Request, benchmark_id: BenchmarkId, res:
     """What annotators say of the answers of a benchmark in all its runs, and the queues of its newest run."""
     with res.db.read() as session:
         name = get_benchmark(session, benchmark_id).display_name
-        run = _newest_run(session, benchmark_id)
+        run = newest_run(session, benchmark_id)
     steps = [Crumb("Benchmarks", "/benchmarks"), Crumb(name, path_of("benchmarks", benchmark_id))]
     scope = SummaryScope.unchecked(benchmark_id=benchmark_id)
     return _show_summary(request, res, scope, run, steps)
+
+
+@router.get("/benchmarks/{benchmarkId}/judges", dependencies=READ)
+def show_judges(request: Request, benchmark_id: BenchmarkId, res: Res) -> Response:
+    """The judges of a benchmark against people."""
+    with res.db.read() as session:
+        name = get_benchmark(session, benchmark_id).display_name
+    return render_page(
+        request,
+        "judges.html",
+        title=f"Judges of {name}",
+        nav="/benchmarks",
+        api=path_of("benchmarks", benchmark_id, "judges"),
+        steps=[
+            Crumb("Benchmarks", "/benchmarks"),
+            Crumb(name, path_of("benchmarks", benchmark_id)),
+        ],
+        annotations_url=f"{path_of('benchmarks', benchmark_id)}/annotations",
+        judges=list_judges(res.db, benchmark_id),
+    )
 
 
 def _show_summary(
@@ -179,20 +198,6 @@ def _show_summary(
         metrics=list(share_metrics(run)) if run else [],
         summary=summary,
     )
-
-
-def _newest_run(session: Session, benchmark_id: str) -> BenchmarkRun | None:
-    """The newest completed run of a benchmark that has its traces."""
-    newest = (
-        select(BenchmarkRun)
-        .where(
-            BenchmarkRun.benchmark_id == benchmark_id,
-            BenchmarkRun.status == RunStatus.COMPLETED,
-            BenchmarkRun.purged_at.is_(None),
-        )
-        .order_by(BenchmarkRun.created_at.desc(), BenchmarkRun.id.desc())
-    )
-    return session.scalar(newest.limit(1))
 
 
 def _load_answer(

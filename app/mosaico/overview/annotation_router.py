@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from mosaico.access.deps import READ, RUN, get_caller
 from mosaico.access.idempotency import Idempotent
 from mosaico.annotations import queries, service
+from mosaico.annotations.judges import list_judges
 from mosaico.annotations.queues import load_queue
 from mosaico.annotations.schemas import (
     AnnotationCreate,
@@ -16,6 +17,7 @@ from mosaico.annotations.schemas import (
     AnnotationQueueView,
     AnnotationSummary,
     AnnotationView,
+    JudgeView,
     QueueFilter,
     SummaryScope,
 )
@@ -112,6 +114,26 @@ def get_annotation_queue(
     with res.db.read() as session:
         run = get_run_with_traces(session, run_id)
         return load_queue(session, run, queue_filter, get_caller(request).key_id)
+
+
+@other_router.get("/benchmarks/{benchmarkId}/judges", dependencies=READ)
+def compare_judges(
+    benchmark_id: Annotated[str, Path(alias="benchmarkId")],
+    res: Res,
+    min_agreement: Annotated[
+        float | None,
+        Query(
+            alias="minAgreement",
+            ge=0,
+            le=1,
+            description="Mark the judges that agree with people on a smaller share of the answers.",
+        ),
+    ] = None,
+) -> Page[JudgeView]:
+    """Each judge of the newest run of a benchmark against the annotations of its newest 20 annotated runs: agreement, bias,
+    drift since the run before, and the mean of its scores, corrected by the annotations.
+    """
+    return Page(items=list_judges(res.db, benchmark_id, min_agreement))
 
 
 def _location(annotation: AnnotationView) -> str:

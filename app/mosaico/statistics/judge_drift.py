@@ -1,16 +1,20 @@
-"""How far the scores of a judge moved on answers that did not change. Needs numpy.
+"""How far the scores of a judge moved on answers that did not change. Needs numpy and scipy.
 
 The same answer to the same task should get the same score. Where it does not, the judge varies and not the agent. What
 it varies by chance from answer to answer is a part of the noise of trials; what moves all scores alike looks like a
 change of the agent, and is the part that is estimated here.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
+from mosaico.statistics.intervals import Interval
+from mosaico.statistics.jackknife import jackknife
 from mosaico.statistics.trials import FloatArray, IntArray
-from mosaico.statistics.verdict_rules import JudgeDrift
+from mosaico.statistics.verdict_rules import CONFIDENCE, JudgeDrift
 
 
 class JudgedAnswers(NamedTuple):
@@ -22,10 +26,14 @@ class JudgedAnswers(NamedTuple):
 
 
 class MeasuredDrift(NamedTuple):
-    """The drift, and the variance that it adds to a change of the mean score: that of a shift of all scores."""
+    """The drift, and the variance that it adds to a change of the mean score: that of a shift of all scores.
+
+    `interval` is the 95 % interval of the shift, by items; None with fewer than two, and where no score moved.
+    """
 
     drift: JudgeDrift
     variance: float
+    interval: Interval | None = None
 
     def uncounted(self) -> "MeasuredDrift":
         """The drift, which adds no variance."""
@@ -61,7 +69,18 @@ def measure_drift(before: JudgedAnswers, after: JudgedAnswers) -> MeasuredDrift 
     variance = 0.0
     if answers > 1 and is_changed.any():
         variance = max(0.0, shift**2 - float(moves.var(ddof=1)) / answers)
-    return MeasuredDrift(JudgeDrift(answers, int(is_changed.sum()), shift, counts=True), variance)
+    drift = JudgeDrift(answers, int(is_changed.sum()), shift, counts=True)
+    return MeasuredDrift(drift, variance, _interval(moves, pairs[is_shared, 0]))
+
+
+def _interval(moves: FloatArray, items: IntArray) -> Interval | None:
+    rows = np.stack([np.ones(len(moves)), moves], axis=1)
+    shift = jackknife(rows, items, lambda sums: sums[..., 1] / sums[..., 0])
+    if shift.spread is None or shift.spread.variance == 0.0:
+        return None
+    quantile = -float(special.stdtrit(shift.spread.degrees, (1 - CONFIDENCE) / 2))
+    reach = quantile * math.sqrt(shift.spread.variance)
+    return Interval(low=shift.value - reach, high=shift.value + reach)
 
 
 def _keys(run: JudgedAnswers) -> IntArray:

@@ -71,3 +71,23 @@ def test_import__says_which_row_is_wrong(
     refused = mosaico("annotations", "import", file)
     assert refused.exit_code != 0
     assert all(word in refused.stderr for word in words), refused.stderr
+
+
+def test_judges__are_a_gate_of_their_agreement(mosaico: Shell, service: Service) -> None:
+    service.create_agent()
+    service.create_benchmark(
+        metrics=[{"key": "SCORE", "options": {"name": "tone", "better": "higher", "range": "0..1"}}]
+    )
+    service.upload([pair(number, scores={"tone": float(number < 3)}) for number in range(4)])
+    run = service.complete_run()
+    benchmark = run["benchmarkId"]
+    # Nobody has annotated an answer: nothing says that the judge is good.
+    assert mosaico("annotations", "judges", benchmark, "--min-agreement", "0").exit_code == 3
+    for number in range(4):
+        judge(mosaico, run, number, "right" if number < 2 else "wrong")
+    below = mosaico("annotations", "judges", benchmark, "--min-agreement", "0.8")
+    assert below.exit_code == 3
+    assert "tone" in below.stderr
+    mosaico.ok("annotations", "judges", benchmark, "--min-agreement", "0.75")
+    [shown] = json.loads(mosaico.ok("annotations", "judges", benchmark, "--json").stdout)
+    assert (shown["share"]["value"], shown["tooKind"]) == (0.75, 1)

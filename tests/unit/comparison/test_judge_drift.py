@@ -163,3 +163,20 @@ def test_drift__needs_equal_answers_of_the_same_item() -> None:
     assert single is not None
     # One answer does not tell a shift from chance.
     assert (single.drift[:3], single.variance) == ((1, 1, -1.0), 0.0)
+
+
+def test_shift__has_an_interval_by_items() -> None:
+    def judged(scores: list[float], items: Sequence[int]) -> JudgedAnswers:
+        return JudgedAnswers(np.array(scores), np.array(items), np.arange(1, len(scores) + 1))
+
+    moves = [0.1, 0.3] * 10
+    single = measure_drift(
+        judged([0.5] * 20, range(20)), judged([0.5 + m for m in moves], range(20))
+    )
+    assert single is not None
+    assert single.interval is not None
+    # 0.2 and 2.093 times 0.1 * sqrt(20 / 19) / sqrt(20)
+    assert (single.interval.low, single.interval.high) == pytest.approx((0.152, 0.248), abs=0.001)
+    unmoved = measure_drift(judged([0.5] * 20, range(20)), judged([0.5] * 20, range(20)))
+    assert unmoved is not None
+    assert unmoved.interval is None

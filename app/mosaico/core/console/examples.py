@@ -116,6 +116,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "annotations show": ("mosaico annotations show ANNOTATION",),
     "annotations add": ("mosaico annotations add --run latest --trace TRACE --judgement wrong",),
     "annotations delete": ("mosaico annotations delete ANNOTATION --yes",),
+    "annotations judges": ("mosaico annotations judges support --min-agreement 0.8",),
     "annotations export": ("mosaico annotations export annotations.csv --run latest",),
     "annotations import": ("mosaico annotations import annotations.csv",),
     "schedules list": ("mosaico schedules list",),

@@ -1,0 +1,206 @@
+"""A judge against people: agreement, bias, drift, and the mean of its scores, corrected by annotations. Imports numpy and scipy."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from mosaico.annotations.queries import list_judged_answers
+from mosaico.annotations.schemas import (
+    AnswerJudgement,
+    CorrectedMeanView,
+    JudgeDriftView,
+    JudgeMeasure,
+    JudgeView,
+)
+from mosaico.comparison.baselines import list_last_valid_runs
+from mosaico.items.flipped import item_means
+from mosaico.items.matrix import ItemMatrix
+from mosaico.items.queries import read_items
+from mosaico.run_store.deciding_metric import RIGHT_FROM, DecidingMetric
+from mosaico.run_store.models import BenchmarkRun
+from mosaico.statistics.corrected_mean import CorrectedMean, JudgedItems, correct_mean
+from mosaico.statistics.intervals import Interval
+from mosaico.statistics.judge_agreement import AnnotatedAnswers, Measure, measure_agreement
+from mosaico.statistics.judge_drift import JudgedAnswers, measure_drift
+
+# What an annotation says as a share.
+WORTH: Final = {AnswerJudgement.RIGHT: 1.0, AnswerJudgement.PARTLY: 0.5, AnswerJudgement.WRONG: 0.0}
+
+
+class _Answer(NamedTuple):
+    """An annotated answer: its run and item, the share of the judge, and the mean of what annotators say."""
+
+    run_id: str
+    item_id: str
+    score: float
+    annotation: float
+
+
+def measure_judge(
+    session: Session,
+    run: BenchmarkRun,
+    annotated: Sequence[BenchmarkRun],
+    metric: DecidingMetric,
+    min_agreement: float | None,
+) -> JudgeView:
+    """A judge of a run against the annotations of some runs, newest first."""
+    runs = [other for other in annotated if metric.column in (other.metric_keys or ())]
+    answers = [answer for other in runs for answer in _read_answers(session, other, metric)]
+    found = measure_agreement(_as_arrays(answers))
+    share = found.share.value
+    return JudgeView(
+        metric=metric.column,
+        runs=len({answer.run_id for answer in answers}),
+        answers=found.answers,
+        items=found.items,
+        too_kind=found.too_kind,
+        too_strict=found.too_strict,
+        share=_view(found.share),
+        kappa=_view(found.kappa),
+        bias=_view(found.bias),
+        correlation=_view(found.correlation),
+        drift=_measure_drift(session, run, metric),
+        corrected=_correct(session, runs[0], metric, answers) if runs else None,
+        # What is not measured is not agreement.
+        is_below=None if min_agreement is None else share is None or share < min_agreement,
+    )
+
+
+def _read_answers(session: Session, run: BenchmarkRun, metric: DecidingMetric) -> Iterator[_Answer]:
+    """The annotated answers of a run that the judge scored, one for all annotators of each."""
+    said = defaultdict[str, list[float]](list)
+    scored: dict[str, tuple[str, float]] = {}
+    for annotation, value in list_judged_answers(session, run, metric.column):
+        if value is not None:
+            said[annotation.trace_id].append(WORTH[AnswerJudgement(annotation.judgement)])
+            scored[annotation.trace_id] = annotation.item_id, _share(value, metric)
+    for trace_id, worths in said.items():
+        item_id, score = scored[trace_id]
+        yield _Answer(run.id, item_id, score, sum(worths) / len(worths))
+
+
+def _share(value: float, metric: DecidingMetric) -> float:
+    return 1.0 - value if metric.less_is_better else value
+
+
+def _as_arrays(answers: Sequence[_Answer]) -> AnnotatedAnswers:
+    numbers = {item: number for number, item in enumerate({row.item_id for row in answers})}
+    return AnnotatedAnswers(
+        scores=np.array([row.score for row in answers], dtype=np.float64),
+        annotations=np.array([row.annotation for row in answers], dtype=np.float64),
+        units=np.array([numbers[row.item_id] for row in answers], dtype=np.intp),
+        limit=RIGHT_FROM,
+    )
+
+
+def _measure_drift(
+    session: Session, run: BenchmarkRun, metric: DecidingMetric
+) -> JudgeDriftView | None:
+    """The drift since the last valid run before it; None without one, or without an equal answer."""
+    before = next(iter(list_last_valid_runs(session, run, 1)), None)
+    if before is None or metric.column not in (before.metric_keys or ()) or before.purged_at:
+        return None
+    # An item with another task is another item.
+    numbers: dict[tuple[str, str], int] = {}
+    judged = []
+    for one in (before, run):
+        columns = {one.seq: one.metric_keys or []}
+        matrix = read_items(session, columns, [metric.column], has_answers=True)
+        tasks = zip(matrix.items, matrix.revisions, strict=True)
+        items = [numbers.setdefault(task, len(numbers)) for task in tasks]
+        judged.append(
+            JudgedAnswers(
+                np.asarray(matrix.values[metric.column], dtype=np.float64),
+                np.array([items[index] for index in matrix.item_index], dtype=np.intp),
+                np.asarray(matrix.answers, dtype=np.intp),
+            )
+        )
+    measured = measure_drift(judged[0], judged[1])
+    if measured is None:
+        return None
+    return JudgeDriftView(
+        before_run_id=before.id,
+        run_id=run.id,
+        answers=measured.drift.answers,
+        changed=measured.drift.changed,
+        shift=measured.drift.shift,
+        low=measured.interval and measured.interval.low,
+        high=measured.interval and measured.interval.high,
+    )
+
+
+def _correct(
+    session: Session, run: BenchmarkRun, metric: DecidingMetric, answers: Sequence[_Answer]
+) -> CorrectedMeanView:
+    """The corrected mean of the scores of the newest annotated run."""
+    matrix = read_items(
+        session,
+        {run.seq: run.metric_keys or []},
+        [metric.column],
+        cluster_field=run.plan.cluster_field if run.plan else None,
+    )
+    judged = _judged_items(matrix, metric, [row for row in answers if row.run_id == run.id])
+    means = [score for score in judged.scores.tolist() if math.isfinite(score)]
+    view = _corrected_view(run.id, correct_mean(judged), _mean(means) if means else None)
+    if not matrix.left_out:
+        return view
+    reason = f"the run has {matrix.left_out:,} more items than are read"
+    return CorrectedMeanView(
+        run_id=run.id, annotated=view.annotated, items=view.items, reason=reason
+    )
+
+
+def _judged_items(
+    matrix: ItemMatrix, metric: DecidingMetric, answers: Sequence[_Answer]
+) -> JudgedItems:
+    means = item_means(matrix, metric.column)
+    scores, annotations = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+    for row in answers:
+        scores[row.item_id].append(row.score)
+        annotations[row.item_id].append(row.annotation)
+    names = matrix.clusters or matrix.items
+    return JudgedItems(
+        scores=np.array(
+            [_share(means[item], metric) if item in means else np.nan for item in matrix.items]
+        ),
+        annotations=np.array([_mean(annotations[item]) for item in matrix.items]),
+        annotated_scores=np.array([_mean(scores[item]) for item in matrix.items]),
+        units=np.unique(np.array(names, dtype=object), return_inverse=True)[1].astype(np.intp),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")
+
+
+def _corrected_view(
+    run_id: str, corrected: CorrectedMean, judge_mean: float | None
+) -> CorrectedMeanView:
+    low, high = _ends(corrected.interval)
+    alone_low, alone_high = _ends(corrected.alone)
+    return CorrectedMeanView(
+        run_id=run_id,
+        judge_mean=judge_mean,
+        value=corrected.value,
+        low=low,
+        high=high,
+        alone_low=alone_low,
+        alone_high=alone_high,
+        weight=corrected.weight,
+        annotated=corrected.annotated,
+        items=corrected.items,
+        reason=corrected.reason,
+    )
+
+
+def _view(measure: Measure) -> JudgeMeasure:
+    low, high = _ends(measure.interval)
+    return JudgeMeasure(value=measure.value, low=low, high=high, reason=measure.reason)
+
+
+def _ends(interval: Interval | None) -> tuple[float | None, float | None]:
+    return (None, None) if interval is None else (interval.low, interval.high)
