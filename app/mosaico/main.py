@@ -27,6 +27,7 @@ from mosaico.access import idempotency
 from mosaico.access.audit_middleware import audit_request
 from mosaico.access.authentication import AuthenticationMiddleware
 from mosaico.access.pages import render_error
+from mosaico.access.people import end_withdrawn_sessions
 from mosaico.access.service import ensure_first_admin_key
 from mosaico.access.stream_revocation import KeyStreamOwners
 from mosaico.core import problem_documents
@@ -203,6 +204,8 @@ def serve_api(settings: Settings) -> None:
         ensure_first_admin_key(
             resources.db, settings.data_dir, Secret(key.get_secret_value()) if key else None
         )
+        with resources.db.begin() as session:
+            end_withdrawn_sessions(session, resources.login.rules)
         hosts = host_policy(
             settings.allowed_hosts,
             bind_host=settings.host,

@@ -9,6 +9,7 @@ from mosaico.access.rules import ROLES, RoleName
 from mosaico.core.login_settings import RoleRule
 
 PROXY_ISSUER = "proxy"  # the issuer of people whom a trusted proxy names
+GROUP: Final = "group:"
 UNCLEAR: Final = ""  # whom a header names that is not one person
 # Of an address (RFC 5321); the database cannot index much longer ones.
 MAX_NAMED_CHARS: Final = 320
@@ -49,11 +50,16 @@ def decide_role(identity: Identity, rules: Sequence[RoleRule]) -> RoleName | Non
     return next((role for role in reversed(ROLES) if role in roles), None)
 
 
+def is_of_group(rule: RoleRule) -> bool:
+    """Return whether a rule is for the members of a group of the provider."""
+    return rule.who.startswith(GROUP)
+
+
 def _matches(identity: Identity, who: str) -> bool:
     if who == "*":
         return True
-    if who.startswith("group:"):
-        return who.removeprefix("group:") in identity.groups
+    if who.startswith(GROUP):
+        return who.removeprefix(GROUP) in identity.groups
     email = (identity.email or "").lower()
     # The whole domain: `@example.org` is not that of `ana@evil-example.org`, nor of a second `@`.
     return email.rpartition("@")[2] == who[1:] if who.startswith("@") else email == who

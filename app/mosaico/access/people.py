@@ -7,8 +7,8 @@ from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from mosaico.access.login_rules import Identity
-from mosaico.access.models import Person
+from mosaico.access.login_rules import Identity, decide_role, is_of_group
+from mosaico.access.models import BrowserSession, Person
 from mosaico.access.rules import RoleName, role_within
 from mosaico.access.schemas import PersonView
 from mosaico.access.service import check_limit
@@ -16,6 +16,7 @@ from mosaico.access.sessions import NewSession, end_sessions, start_person_sessi
 from mosaico.core.errors import Forbidden, NotFound
 from mosaico.core.ids import new_id
 from mosaico.core.keyset import PageQuery, select_page
+from mosaico.core.login_settings import RoleRule
 from mosaico.core.schemas import Page
 from mosaico.core.text import replace_unstorable
 
@@ -53,6 +54,21 @@ def log_in_person(
     if row.blocked_at is not None:
         raise PersonBlocked
     return start_person_session(session, row.id, now, provider_session=identity.session_id)
+
+
+def end_withdrawn_sessions(session: Session, rules: Sequence[RoleRule]) -> None:
+    """End the sessions of people to whom these rules no longer give the role of their last login; for a start.
+
+    Groups are known at a login only: whom a rule for a group may have given the role keeps the session.
+    """
+    of_groups = {rule.role for rule in rules if is_of_group(rule)}
+    logged_in = select(BrowserSession.person_id).where(BrowserSession.person_id.is_not(None))
+    for person in session.scalars(select(Person).where(Person.id.in_(logged_in))):
+        identity = Identity(
+            issuer=person.issuer, subject=person.subject, name=person.name, email=person.email
+        )
+        if person.role not in {*of_groups, decide_role(identity, rules)}:
+            end_sessions(session, person.issuer, subject=person.subject)
 
 
 def set_blocked(session: Session, person_id: str, *, is_blocked: bool, now: datetime) -> None:
