@@ -112,17 +112,20 @@ def _apply_content(
         print_link(fleet)
 
 
+ExportedBenchmarks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--benchmark",
+        metavar="ID",
+        help="Export this benchmark with its agents and endpoints. Repeatable. Default: everything in use.",
+    ),
+]
+
+
 @export_cli.command("export")
 def export(
     *,
-    benchmarks: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--benchmark",
-            metavar="ID",
-            help="Export this benchmark with its agents and endpoints. Repeatable. Default: everything in use.",
-        ),
-    ] = None,
+    benchmarks: ExportedBenchmarks = None,
     name: Annotated[
         str | None,
         typer.Option(
@@ -148,9 +151,8 @@ def export(
 
     with open_api() as api:
         for benchmark in benchmarks or ():
-            api.get(
-                f"/benchmarks{path_of(benchmark)}"
-            )  # an unknown one is an error, not an empty file
+            # An unknown one is an error, not an empty file.
+            api.get(f"/benchmarks{path_of(benchmark)}")
         state = read_service(api)
         address = schema_line(api.pages_url)
     text = export_text(state, name or file_name_of(state), benchmarks or (), address)

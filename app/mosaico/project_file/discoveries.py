@@ -20,7 +20,8 @@ from mosaico.traces.execution.command import INPUT, parse_command
 from mosaico.traces.types import Trace
 
 COMMANDS_FILE: Final = "agent-commands.json"
-_API_KEY: Final = re.compile(r"[A-Z0-9_]+_API_KEY")
+# Not those of this service: an agent under test must not have the key that creates its benchmark.
+_API_KEY: Final = re.compile(r"(?!MOSAICO_)[A-Z0-9_]+_API_KEY")
 _PASS, _SIMILARITY = EXPECTED
 # Without an API key in the environment, the first one is taken.
 _MODELS: Final = (

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -42,25 +42,29 @@ class FileExists(BadUsage):
     """The file exists and is not overwritten; add --force to replace it."""
 
 
+AgentCommand = Annotated[
+    str | None,
+    typer.Option(
+        "--agent-command",
+        metavar="COMMAND",
+        help="Command that runs your agent: it gets an item as {input}, or on standard input.",
+    ),
+]
+ChosenKind = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="KIND",
+        help="What to use when several things are found: command, bash, mcp, files, langfuse or otel.",
+    ),
+]
+
+
 @cli.command("init")
 def init_project(
     *,
-    agent_command: Annotated[
-        str | None,
-        typer.Option(
-            "--agent-command",
-            metavar="COMMAND",
-            help="Command that runs your agent: it gets an item as {input}, or on standard input.",
-        ),
-    ] = None,
-    chosen_kind: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="KIND",
-            help="What to use when several things are found: command, bash, mcp, files, langfuse or otel.",
-        ),
-    ] = None,
+    agent_command: AgentCommand = None,
+    chosen_kind: ChosenKind = None,
     name: Annotated[
         str | None,
         typer.Option(
@@ -192,8 +196,15 @@ def _endpoints(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 
 def _print_next(draft: "ProjectDraft") -> None:
-    # A service that is known runs already.
-    has_service = bool(os.environ.get("MOSAICO_URL"))
-    commands = [c for c in draft.next_commands if not (has_service and c.endswith("mosaico serve"))]
-    for command in [*commands, f"mosaico apply {FILE_NAME}", *draft.later_commands]:
+    for command in [*_commands_before(draft), f"mosaico apply {FILE_NAME}", *draft.later_commands]:
         print_status(f"next: {command}")
+
+
+def _commands_before(draft: "ProjectDraft") -> Iterator[str]:
+    """What to do before `mosaico apply`: a service that is known runs already, perhaps without its variables."""
+    for command in draft.next_commands:
+        variables, serve, _ = command.partition("mosaico serve")
+        if not serve or not os.environ.get("MOSAICO_URL"):
+            yield command
+        elif variables:
+            yield f"start the workers of the service with {variables.strip()}"

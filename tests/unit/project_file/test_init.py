@@ -107,7 +107,9 @@ def test_init__score_without_a_known_direction_is_a_guess(folder: Path) -> None:
 def test_init__agent_command_over_the_questions_of_the_folder(folder: Path) -> None:
     (folder / "questions.csv").write_text("id,question,answer\nsum,What is 1+1?,2\n")
     command = f"{shlex.quote(sys.executable)} bot.py {{input}}"
-    result = init("--agent-command", command, OPENAI_API_KEY="sk-secret")
+    # The key of an admin of the service is none that the agent needs.
+    keys = {"OPENAI_API_KEY": "sk-secret", "MOSAICO_API_KEY": "mosaico_admin"}
+    result = init("--agent-command", command, **keys)
     assert result.exit_code == 0, result.output
     benchmark = content(folder)
     assert benchmark["datasetRef"] == "questions.csv"
@@ -142,6 +144,15 @@ def test_init__benchmarks_of_the_harnesses(
     written = yaml.safe_load((folder / "mosaico.yaml").read_text())
     assert written["benchmarks"]["support-bot-nightly"]["harness"] == harness
     assert "MOSAICO_HARNESS_DIR=$PWD mosaico serve" in result.stderr
+
+
+def test_init__service_that_runs_already_is_told_the_variables_of_its_workers(folder: Path) -> None:
+    source = ROOT / "demo" / "bench" / "tool_time.yaml"
+    (folder / source.name).write_bytes(source.read_bytes())
+    result = init(MOSAICO_URL="http://127.0.0.1:9")
+    assert result.exit_code == 0, result.output
+    assert "MOSAICO_HARNESS_DIR=$PWD" in result.stderr
+    assert "mosaico serve" not in result.stderr
 
 
 @pytest.mark.parametrize("command", ["./missing {input}", "cat | sort", "'open", ""])
