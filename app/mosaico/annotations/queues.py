@@ -3,7 +3,6 @@ is an address and nothing is stored.
 """
 
 from collections.abc import Callable, Mapping
-from itertools import combinations
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, exists, func, or_, select
@@ -18,21 +17,20 @@ from mosaico.annotations.schemas import (
     QueueKind,
 )
 from mosaico.comparison.answer_schemas import AnswerFilter
-from mosaico.comparison.comparison_rules import metric_rule, spec_of
+from mosaico.comparison.comparison_rules import spec_of
 from mosaico.comparison.deciders import judgement_of
 from mosaico.comparison.run_answers import find_baseline_run, load_answers
 from mosaico.core.errors import AppError, Invalid
 from mosaico.metrics.types import Direction
-from mosaico.run_store.deciding_metric import RIGHT_FROM, DecidingMetric
+from mosaico.run_store.deciding_metric import RIGHT_FROM
 from mosaico.run_store.models import BenchmarkRun, TraceResult
-from mosaico.statistics.verdict_rules import Scale
 from mosaico.traces.models import CollectedTrace
 
 NO_BASELINE: Final = "the run was not compared with a baseline that still has its traces"
 NOTHING_FLIPPED: Final = "no item of the run fell or rose by half or more"
 NO_TRACES: Final = "the run has no traces"
 ALL_ANNOTATED: Final = "you have annotated every answer of the run"
-ONE_JUDGE: Final = "the run has no judge beside another metric between 0 and 1: name two metrics that say right or wrong"
+ONE_JUDGE: Final = "the run has no judge beside another metric with a worst and a best value: name two such metrics"
 MAX_FLIPPED: Final = 16
 
 
@@ -46,6 +44,14 @@ class _Answer(NamedTuple):
 # What flipped, by run and baseline: both have ended, so that it stays the same. To read it takes up to a second, and each
 # answer that is judged shows the queue again.
 _FLIPPED: Final[dict[tuple[str, str], list[_Answer]]] = {}
+
+
+class RatedMetric(NamedTuple):
+    """A metric with its worst and its best value; an answer is right in the better half."""
+
+    column: str
+    worst: float
+    best: float
 
 
 class _Answers(NamedTuple):
@@ -130,7 +136,7 @@ class _QueueReader(NamedTuple):
 
     def list_disagreements(self) -> _Answers:
         """Answers that are right by one metric and wrong by another one."""
-        metrics = share_metrics(self.run)
+        metrics = list_rated_metrics(self.run)
         chosen = _choose_metrics(metrics, self.queue_filter)
         if chosen is None:
             return _Answers([], ONE_JUDGE)
@@ -171,8 +177,8 @@ def _read_flipped(session: Session, run: BenchmarkRun, baseline: BenchmarkRun) -
     return flipped
 
 
-def share_metrics(run: BenchmarkRun) -> dict[str, DecidingMetric]:
-    """The metrics of a run between 0 and 1 that have a better direction, by column: they say right or wrong."""
+def list_rated_metrics(run: BenchmarkRun) -> dict[str, RatedMetric]:
+    """The metrics of a run with a worst and a best value, by column: they say right or wrong."""
     metrics = {}
     for metric in run.plan.metrics if run.plan else ():
         try:
@@ -180,17 +186,20 @@ def share_metrics(run: BenchmarkRun) -> dict[str, DecidingMetric]:
         except AppError:
             # Its plugin is gone.
             continue
-        is_share = metric_rule(spec).scale is Scale.RATE and spec.direction is not Direction.NEITHER
-        if is_share and metric.column in (run.metric_keys or ()):
-            is_less = spec.direction is Direction.LOWER_IS_BETTER
-            metrics[metric.column] = DecidingMetric(metric.column, is_less)
+        worst, best = spec.minimum, spec.maximum
+        if spec.direction is Direction.LOWER_IS_BETTER:
+            worst, best = best, worst
+        if worst is None or best is None or worst == best or spec.direction is Direction.NEITHER:
+            continue
+        if metric.column in (run.metric_keys or ()):
+            metrics[metric.column] = RatedMetric(metric.column, worst, best)
     return metrics
 
 
 def _choose_metrics(
-    metrics: Mapping[str, DecidingMetric], queue_filter: QueueFilter
+    metrics: Mapping[str, RatedMetric], queue_filter: QueueFilter
 ) -> tuple[str, str] | None:
-    """The named metrics; without names two judges, otherwise a judge and the first other metric. Raises: `Invalid`."""
+    """The named metrics; in place of a name the first judge, without another one the first other metric. Raises: `Invalid`."""
     names = (queue_filter.first, queue_filter.second)
     for name in filter(None, names):
         if name not in metrics:
@@ -198,21 +207,20 @@ def _choose_metrics(
                 f"{name!r} is no metric of the run that says right or wrong; those are"
                 f" {', '.join(metrics) or 'none'}"
             )
+    if names[0] is not None and names[0] == names[1]:
+        raise Invalid(f"{names[0]!r} is named twice; name two metrics")
     judges = [column for column in metrics if judgement_of(column)]
     ordered = [*judges, *(column for column in metrics if column not in judges)]
-    if not judges and not all(names):
+    if len(ordered) <= 1 or (not judges and not all(names)):
         return None
-    for pair in combinations(ordered, 2):
-        chosen = (names[0] or pair[0], names[1] or pair[1])
-        if chosen[0] != chosen[1]:
-            return chosen
-    return None
+    first = names[0] or next(column for column in ordered if column != names[1])
+    return first, names[1] or next(column for column in ordered if column != first)
 
 
-def _goodness(columns: list[str], metric: DecidingMetric) -> ColumnElement[float]:
+def _goodness(columns: list[str], metric: RatedMetric) -> ColumnElement[float]:
     # Arrays of Postgres count from 1.
     value: Any = TraceResult.values[columns.index(metric.column) + 1]
-    goodness: ColumnElement[float] = 1.0 - value if metric.less_is_better else value
+    goodness: ColumnElement[float] = (value - metric.worst) / (metric.best - metric.worst)
     return goodness
 
 

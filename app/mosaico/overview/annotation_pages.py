@@ -9,7 +9,7 @@ from mosaico.access.deps import READ, RUN, get_caller
 from mosaico.annotations import service
 from mosaico.annotations.judges import list_judges, newest_run
 from mosaico.annotations.queries import find_own_annotation
-from mosaico.annotations.queues import load_queue, share_metrics
+from mosaico.annotations.queues import list_rated_metrics, load_queue
 from mosaico.annotations.schemas import (
     AnnotationCreate,
     AnnotationQueueView,
@@ -195,7 +195,7 @@ def _show_summary(
         run=run if run and not run.purged_at and run.collection_id is not None else None,
         is_of_run=scope.run_id is not None,
         traces=run.traces_collected if run and scope.run_id else None,
-        metrics=list(share_metrics(run)) if run else [],
+        metrics=list(list_rated_metrics(run)) if run else [],
         summary=summary,
     )
 

@@ -106,6 +106,37 @@ def test_queue_of_disagreements__is_about_two_metrics(service: Service, runs: li
     assert "EXACT_MATCH" in response.json()["detail"]
 
 
+def test_queue_of_disagreements__without_names_is_about_judges_first(service: Service) -> None:
+    service.create_agent()
+    # One to five stars, and the share of faults.
+    scores = [
+        {"key": "SCORE", "options": {"name": name, "better": better, "range": ends}}
+        for name, better, ends in (("kind", "higher", "1..5"), ("faults", "lower", "0..1"))
+    ]
+    service.create_benchmark(metrics=["EXACT_MATCH", *scores])
+    # Of four right answers, one judge calls two wrong, and the other one of these and another one.
+    judged = [(5.0, 0.0), (1.0, 1.0), (2.0, 0.1), (5.0, 1.0)]
+    service.upload(
+        [
+            pair(number, scores={"kind": kind, "faults": faults})
+            for number, (kind, faults) in enumerate(judged)
+        ]
+    )
+    run = service.complete_run()
+    path = f"/benchmark-runs/{run['id']}/annotation-queue"
+
+    def disagreements(**names: str) -> tuple[str, str, list[str]]:
+        queue = service.get(path, queue="judges", **names)
+        return queue["first"], queue["second"], [row["itemId"] for row in queue["items"]]
+
+    kind, faults = 'SCORE["kind"]', 'SCORE["faults"]'
+    assert disagreements() == (kind, faults, ["i-3", "i-2"])
+    assert disagreements(first="EXACT_MATCH") == ("EXACT_MATCH", kind, ["i-1", "i-2"])
+    assert disagreements(second=kind) == (faults, kind, ["i-3", "i-2"])
+    twice = {"queue": "judges", "first": kind, "second": kind}
+    assert service.client.get(f"/api/v1{path}", params=twice).status_code == 422
+
+
 def test_queue_page__shows_one_answer_after_the_other_and_continues(
     service: Service, runs: list[JSON], browser: httpx.Client
 ) -> None:

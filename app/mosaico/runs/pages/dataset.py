@@ -1,6 +1,7 @@
 """The page of a benchmark's dataset: where its items live, and what the newest run read of them."""
 
 import re
+import shlex
 from typing import Annotated, Final
 
 from fastapi import Path, Request, Response
@@ -47,6 +48,7 @@ def show_dataset_of_benchmark(
         steps=(Crumb("Benchmarks", "/benchmarks"), Crumb(benchmark.display_name, page)),
         benchmark=benchmark, run=run, traces=traces[:SHOWN_ITEMS], has_more=len(traces) > SHOWN_ITEMS,
         lives_elsewhere=lives_elsewhere, source_url=find_source_page(traces[0].url) if traces else None,
+        command=f"mosaico items import {shlex.quote(benchmark.dataset_ref or '')} questions.csv",
     )  # fmt: skip
 
 
