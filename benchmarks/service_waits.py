@@ -77,5 +77,8 @@ def _upload_to_verdict(client: httpx.Client, file: Path) -> str:
 
 
 def _get_page(client: httpx.Client, path: str) -> None:
+    """Get a page, again while it says that its comparison is being computed."""
     # Pages are beside the API, below the same address.
-    client.get(str(client.base_url.copy_with(raw_path=path.encode()))).raise_for_status()
+    address = str(client.base_url.copy_with(raw_path=path.encode()))
+    while 'http-equiv="refresh"' in client.get(address).raise_for_status().text:
+        time.sleep(POLL_S)
