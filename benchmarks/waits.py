@@ -1,4 +1,4 @@
-"""What users wait for at the command line, beside what they would run instead: a new process for each measurement.
+"""What users wait for, beside what they would run instead at the command line: a new process for each measurement.
 
 The peer of `mosaico gate` is statgate, installed from PyPI into an environment of its own. That of `score` and
 `compare` is the script that a team writes first: ROUGE and BLEU of each row, and a paired t-test of the means.
@@ -12,12 +12,13 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
+from benchmarks import service_waits
 from benchmarks.metrics import generated_pairs
 from benchmarks.result_rows import BenchRow
 
@@ -68,11 +69,12 @@ class Wait(NamedTuple):
 
 
 def measure() -> Iterator[BenchRow]:
-    """A row for each command."""
+    """A row for each command, then those of a service."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         for wait in _waits(folder, _install_peer(folder / "peer")):
             yield _row(wait, folder)
+    yield from service_waits.measure()
 
 
 def _install_peer(folder: Path) -> str:
@@ -162,6 +164,6 @@ def _write_texts(file: Path, size: int, side: int) -> str:
     return _write(file, rows)
 
 
-def _write(file: Path, rows: Iterator[dict[str, object]]) -> str:
+def _write(file: Path, rows: Iterable[Mapping[str, object]]) -> str:
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     return str(file)

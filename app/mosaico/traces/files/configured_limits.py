@@ -8,6 +8,7 @@ from mosaico.traces.files.read_options import MIB, ReadLimits, ReadOptions
 
 def read_limits(options: Mapping[str, str]) -> ReadLimits:
     """The limits in the options of `Resources`."""
+    # As below: settings take long to import.
     from mosaico.core.import_settings import import_limit
 
     return ReadLimits(
