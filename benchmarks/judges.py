@@ -74,7 +74,8 @@ def measure_coverage(design: tuple[int, int], name: str, rate: float, size: int,
             for interval in (corrected.interval, corrected.alone)
         ]
     totals = widths.sum(axis=0)
-    return Coverage(*map(float, hits.mean(axis=0)), width=float(totals[0] / totals[1]))
+    corrected_hits, judge_hits, alone_hits = map(float, hits.mean(axis=0))
+    return Coverage(corrected_hits, judge_hits, alone_hits, width=float(totals[0] / totals[1]))
 
 
 def draw_items(

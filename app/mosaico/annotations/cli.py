@@ -167,8 +167,8 @@ def show_judges(
     with open_api() as api:
         benchmark_id = api.full_id("/benchmarks", benchmark)
         path = f"/benchmarks{path_of(benchmark_id)}/judges"
-        options = {} if min_agreement is None else {"minAgreement": min_agreement}
-        judges = api.get(path, **options)["items"]
+        limit = None if min_agreement is None else str(min_agreement)
+        judges = api.get(path, minAgreement=limit)["items"]
         address = f"{api.pages_url}{path}"
     if output is OutputFormat.JSON:
         print_json(judges)

@@ -1,5 +1,7 @@
 """Means of a judge that are corrected by annotations."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ from mosaico.statistics.corrected_mean import CorrectedMean, JudgedItems, correc
 from mosaico.statistics.intervals import Interval
 
 
-def correct(scores: list[float], annotations: list[float], **options: object) -> CorrectedMean:
+def correct(scores: list[float], annotations: list[float], **options: Any) -> CorrectedMean:
     """The annotations are those of the first items."""
     people = np.full(len(scores), np.nan)
     people[: len(annotations)] = annotations
@@ -52,7 +54,8 @@ def test_a_judge_that_says_nothing__leaves_the_annotations_alone() -> None:
 
 def test_a_judge_that_is_always_the_same__is_not_used() -> None:
     found = correct([1.0] * 100, ANNOTATED)
-    assert (found.weight, found.value) == (0.0, pytest.approx(0.7))
+    assert found.weight == 0.0
+    assert found.value == pytest.approx(0.7)
 
 
 def test_agreement_of_all_annotations__does_not_prove_the_judge() -> None:
