@@ -58,7 +58,7 @@ FIELDS: Final[Mapping[str, frozenset[str]]] = {
         "Traces": "tracesTotal tracesCollected tracesProcessed traces traceCount", "Running": "tracesProcessed tracesTotal",
         "Validity": "coverage errorShare", "Valid run": "minCoverage maxErrorShare",
         "False alarms": "promisedFalsePages fired true noise", "Failures": "consecutiveFailures maxConsecutiveFailures",
-        "Smallest drop": "minDetectableEffect", "Items": "items", "Trials": "trials", "Items needed": "itemsNeeded",
+        "Smallest drop": "minDetectableEffect", "Items": "items itemCount", "Trials": "trials", "Items needed": "itemsNeeded",
         "Trials needed": "trialsNeeded", "Thresholds": "thresholdMin thresholdMax", "Turns": "turns", "Cost": "costUsd",
         "Input tokens": "inputTokens", "Output tokens": "outputTokens", "Size": "sizeBytes", "Database": "databaseBytes",
         "Disk": "diskTotalBytes", "Python": "processors", "Plugins": "plugins", "Revision": "revision",

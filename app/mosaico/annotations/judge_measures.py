@@ -9,6 +9,7 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from mosaico.annotations.queries import list_judged_answers
+from mosaico.annotations.queues import RatedMetric
 from mosaico.annotations.schemas import (
     AnswerJudgement,
     CorrectedMeanView,
@@ -20,7 +21,7 @@ from mosaico.comparison.baselines import list_last_valid_runs
 from mosaico.items.flipped import item_means
 from mosaico.items.matrix import ItemMatrix
 from mosaico.items.queries import read_items
-from mosaico.run_store.deciding_metric import RIGHT_FROM, DecidingMetric
+from mosaico.run_store.deciding_metric import RIGHT_FROM
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.statistics.corrected_mean import CorrectedMean, JudgedItems, correct_mean
 from mosaico.statistics.intervals import Interval
@@ -44,7 +45,7 @@ def measure_judge(
     session: Session,
     run: BenchmarkRun,
     annotated: Sequence[BenchmarkRun],
-    metric: DecidingMetric,
+    metric: RatedMetric,
     min_agreement: float | None,
 ) -> JudgeView:
     """A judge of a run against the annotations of some runs, newest first."""
@@ -70,7 +71,7 @@ def measure_judge(
     )
 
 
-def _read_answers(session: Session, run: BenchmarkRun, metric: DecidingMetric) -> Iterator[_Answer]:
+def _read_answers(session: Session, run: BenchmarkRun, metric: RatedMetric) -> Iterator[_Answer]:
     """The annotated answers of a run that the judge scored, one for all annotators of each."""
     said = defaultdict[str, list[float]](list)
     scored: dict[str, tuple[str, float]] = {}
@@ -83,8 +84,8 @@ def _read_answers(session: Session, run: BenchmarkRun, metric: DecidingMetric) -
         yield _Answer(run.id, item_id, score, sum(worths) / len(worths))
 
 
-def _share(value: float, metric: DecidingMetric) -> float:
-    return 1.0 - value if metric.less_is_better else value
+def _share(value: float, metric: RatedMetric) -> float:
+    return (value - metric.worst) / (metric.best - metric.worst)
 
 
 def _as_arrays(answers: Sequence[_Answer]) -> AnnotatedAnswers:
@@ -98,7 +99,7 @@ def _as_arrays(answers: Sequence[_Answer]) -> AnnotatedAnswers:
 
 
 def _measure_drift(
-    session: Session, run: BenchmarkRun, metric: DecidingMetric
+    session: Session, run: BenchmarkRun, metric: RatedMetric
 ) -> JudgeDriftView | None:
     """The drift since the last valid run before it; None without one, or without an equal answer."""
     before = next(iter(list_last_valid_runs(session, run, 1)), None)
@@ -134,7 +135,7 @@ def _measure_drift(
 
 
 def _correct(
-    session: Session, run: BenchmarkRun, metric: DecidingMetric, answers: Sequence[_Answer]
+    session: Session, run: BenchmarkRun, metric: RatedMetric, answers: Sequence[_Answer]
 ) -> CorrectedMeanView:
     """The corrected mean of the scores of the newest annotated run."""
     matrix = read_items(
@@ -155,7 +156,7 @@ def _correct(
 
 
 def _judged_items(
-    matrix: ItemMatrix, metric: DecidingMetric, answers: Sequence[_Answer]
+    matrix: ItemMatrix, metric: RatedMetric, answers: Sequence[_Answer]
 ) -> JudgedItems:
     means = item_means(matrix, metric.column)
     scores, annotations = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)

@@ -6,7 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from mosaico.annotations.models import Annotation
-from mosaico.annotations.queues import share_metrics
+from mosaico.annotations.queues import list_rated_metrics
 from mosaico.annotations.schemas import JudgeView
 from mosaico.benchmarks.queries import get_benchmark
 from mosaico.comparison.child_process import query_in_child
@@ -59,10 +59,10 @@ def _measure_judges(
         if run is None:
             return []
         annotated = _annotated_runs(session, benchmark_id)
-        shares = share_metrics(run)
+        rated = list_rated_metrics(run)
         return [
-            measure_judge(session, run, annotated, shares[column], min_agreement)
-            if column in shares
+            measure_judge(session, run, annotated, rated[column], min_agreement)
+            if column in rated
             else JudgeView(
                 metric=column,
                 reason='nothing says that its scores are between 0 and 1, and which way is better: give the metric the options "range" and "better"',

@@ -27,6 +27,7 @@ RUN_ROUTES = {
     "/api/v1/benchmark-runs/{runId}/metrics": ["$api/$run/metrics"],
     "/api/v1/benchmark-runs/{runId}/errors": ["$api/$run/errors"],
     "/api/v1/benchmark-runs/{runId}/answers": ["$api/$run/answers", "$api/$run/answers?show=wrong"],
+    "/api/v1/benchmark-runs/{runId}/annotation-queue": ["$api/$run/annotation-queue"],
     "/api/v1/benchmark-runs/{runId}/costs": ["$api/$run/costs"],
     "/api/v1/benchmark-runs/{runId}/distributions": ["$api/$run/distributions"],
     "/api/v1/benchmark-runs/{runId}/nights": ["$api/$run/nights?itemId=i-0"],
@@ -41,6 +42,8 @@ RUN_ROUTES = {
     "/runs/{runId}": ["/runs/$run", "/runs/$run?show=all"],
     "/runs/{runId}/traces": ["/runs/$run/traces"],
     "/runs/{runId}/traces/{traceId:path}": ["/runs/$run/traces/t-0-0"],
+    "/runs/{runId}/annotations": ["/runs/$run/annotations"],
+    "/runs/{runId}/annotate": ["/runs/$run/annotate"],
     "/runs/{runId}/items": ["/runs/$run/items?item=i-0&base=$base"],
 }  # fmt: skip
 # Lists, comparisons and charts that contain the run.

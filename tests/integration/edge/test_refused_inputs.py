@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 
 from mosaico.api import include_pages
 from mosaico.core.keyset import encode_cursor
+from mosaico.core.schemas import ListFilter
 from mosaico.core.web.form_words import words_of
 from tests.support.every_page import fill_path
 from tests.support.service import JSON, Service, pair, pointers
@@ -162,7 +163,12 @@ def test_query_parameters__list_parameter_takes_every_value(service: Service) ->
 
 def declared_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
     for field in dependant.query_params:
-        yield field.alias, "list" in str(field.field_info.annotation)
+        annotation = field.field_info.annotation
+        if isinstance(annotation, type) and issubclass(annotation, ListFilter):
+            fields = annotation.model_fields.items()
+            yield from ((name, "list" in str(info.annotation)) for name, info in fields)
+        else:
+            yield field.alias, "list" in str(annotation)
     # The filters of a list.
     yield from getattr(dependant.call, "query_parameters", {}).items()
     for inner in dependant.dependencies:

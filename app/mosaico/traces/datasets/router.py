@@ -101,6 +101,44 @@ def create_dataset(body: DatasetCreate, once: Idempotent) -> Response:
     )
 
 
+@router.post(
+    "/import",
+    status_code=201,
+    response_model=EditResult,
+    openapi_extra=_FILE_BODY,
+    dependencies=RUN,
+    responses=CONFLICT,
+)
+def import_items(
+    upload: Annotated[UploadedBody, Depends(receive_items)],
+    request: Request,
+    once: Idempotent,
+    name: Annotated[ShortText, Query(description="Name of the dataset; a new one is created.")],
+    base_version: Annotated[
+        int, Query(alias="baseVersion", ge=0, description="Version that the file was made from.")
+    ] = 0,
+    replace: Annotated[
+        bool, Query(description="Whether to retire the items that the file does not have.")
+    ] = False,
+    note: Annotated[ShortText | None, Query(description="Reason, stored with the version.")] = None,
+) -> Response:
+    """Add and change items from a file, CSV or JSON Lines: one new version."""
+    edit = ItemEdit(
+        base_version=base_version,
+        items=read_items_file("the file", upload.file),
+        replaces_all=replace,
+        note=note,
+    )
+    by, now = get_caller(request).key_id, once.resources.clock()
+    return once(
+        upload.sha256,
+        lambda session: service.edit_dataset(
+            session, service.find_or_create(session, name).id, edit, by=by, now=now
+        ),
+        location=version_path,
+    )
+
+
 @router.get("/{setId}", dependencies=READ)
 def get_dataset(dataset_id: DatasetId, res: Res) -> DatasetView:
     """Get a dataset with its newest version."""
@@ -148,44 +186,6 @@ def edit_dataset(
     return once(
         body,
         lambda session: service.edit_dataset(session, dataset_id, edit, by=by, now=now),
-        location=version_path,
-    )
-
-
-@router.post(
-    "/import",
-    status_code=201,
-    response_model=EditResult,
-    openapi_extra=_FILE_BODY,
-    dependencies=RUN,
-    responses=CONFLICT,
-)
-def import_items(
-    upload: Annotated[UploadedBody, Depends(receive_items)],
-    request: Request,
-    once: Idempotent,
-    name: Annotated[ShortText, Query(description="Name of the dataset; a new one is created.")],
-    base_version: Annotated[
-        int, Query(alias="baseVersion", ge=0, description="Version that the file was made from.")
-    ] = 0,
-    replace: Annotated[
-        bool, Query(description="Whether to retire the items that the file does not have.")
-    ] = False,
-    note: Annotated[ShortText | None, Query(description="Reason, stored with the version.")] = None,
-) -> Response:
-    """Add and change items from a file, CSV or JSON Lines: one new version."""
-    edit = ItemEdit(
-        base_version=base_version,
-        items=read_items_file("the file", upload.file),
-        replaces_all=replace,
-        note=note,
-    )
-    by, now = get_caller(request).key_id, once.resources.clock()
-    return once(
-        upload.sha256,
-        lambda session: service.edit_dataset(
-            session, service.find_or_create(session, name).id, edit, by=by, now=now
-        ),
         location=version_path,
     )
 
