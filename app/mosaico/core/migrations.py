@@ -94,7 +94,7 @@ def upgrade(url: str, revision: str = "head") -> None:
     from alembic.util import CommandError
 
     try:
-        with _named_server_errors(url):
+        with _named_server_errors(url), _named_obstacles(url):
             command.upgrade(build_alembic_config(url), revision)
     except CommandError as error:
         raise SchemaMismatch(
@@ -188,11 +188,10 @@ def _recorded_revision(connection: Connection) -> str | None:
 
 
 @contextmanager
-def _named_server_errors(url: str) -> Iterator[None]:
-    """Name the server in the error, because the operator chose it, and what of another program stands in the way."""
+def _named_obstacles(url: str) -> Iterator[None]:
+    """Name what of another program stands in the way of an upgrade. Raises: `ForeignTables`."""
     try:
-        with database_errors():
-            yield
+        yield
     except (ProgrammingError, psycopg.ProgrammingError) as error:
         cause = error.orig if isinstance(error, ProgrammingError) else error
         if not isinstance(cause, NAMES_TAKEN):
@@ -201,6 +200,14 @@ def _named_server_errors(url: str) -> Iterator[None]:
             f"another program made what MOSAICO needs in the database {make_url(url).database}:"
             f" {cause.diag.message_primary}; nothing was changed. {EMPTY_DATABASE}"
         ) from error
+
+
+@contextmanager
+def _named_server_errors(url: str) -> Iterator[None]:
+    """Name the server in the error, because the operator chose it."""
+    try:
+        with database_errors():
+            yield
     except DatabaseUnavailable as error:
         displayed_url = make_url(url).render_as_string(hide_password=True)
         raise DatabaseUnavailable(

@@ -15,6 +15,7 @@ WRONG: list[tuple[typer.Typer, list[str], str, str]] = [
     (mosaico, ["agents", "lst"], "no such command 'lst'", "agents -h"),
     (mosaico, ["agents", "show"], "missing argument 'AGENT'", "agents show -h"),
     (mosaico, ["agents", "list", "--nope"], "no such option: --nope", "agents list -h"),
+    (mosaico, ["agents", "list", "--limit"], "'--limit' requires an argument", "agents list -h"),
     (mosaico, ["agents", "list", "--format", "xml"], "'xml' is not one of", "agents list -h"),
     (mosaico, ["--nope"], "no such option: --nope", "-h"),
     (mosaico, ["nope"], "no such command 'nope'", "-h"),

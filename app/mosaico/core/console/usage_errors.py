@@ -21,7 +21,8 @@ class ReportedUsage:
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        with self._reporting(args, info_name or ""):
+        parents = [parent.command_path] if parent is not None else []
+        with self._reporting(args, " ".join([*parents, info_name or ""])):
             return super().make_context(info_name, args, parent, **extra)  # type: ignore[misc]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
