@@ -27,7 +27,8 @@ def night(wrong: int, size: int) -> list[JSON]:
         pair(
             number, f"right {number} {long}", f"{'no' if number < wrong else 'right'} {number} {long}",
             input=f"question {number} {long}", itemId=f"{number}{NAME_ATTACK}", traceId=f"{number}{NAME_ATTACK}",
-            tags=[f"category:{NAME_ATTACK}"], attributes={NAME_ATTACK: f"{wrong}{NAME_ATTACK}"},
+            # The verdict of the run names the only slice that fell.
+            tags=[f"category:{NAME_ATTACK if number < 20 else 'other'}"], attributes={NAME_ATTACK: f"{wrong}{NAME_ATTACK}"},
             toolCalls=[{"name": NAME_ATTACK, "ok": number >= wrong, "arguments": {"q": long}}],
             scores={NAME_ATTACK: float(number >= wrong)},
             **({"error": long, "outcome": "agent_error"} if number == 0 and wrong > 2 else {}),
@@ -99,6 +100,7 @@ def test_every_tool__keeps_texts_of_others_in_their_envelope(
         traces = service.get(f"/benchmark-runs/{second}/results", limit=1)["items"]
         answers.append(await caller.answer("show_trace", run=second, trace=traces[0]["traceId"]))
         worst = answers[1]
+        assert MARK in worst["explanation"]
         assert len(worst["items"]) == 10
         assert worst["peopleSay"]
         assert any("more" in notice for notice in worst["notices"])
