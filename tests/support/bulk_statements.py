@@ -68,7 +68,7 @@ LIMITED: Final[Mapping[str, str]] = {
     "mosaico.notifications.endpoints.ensure_endpoints": "mosaico.alerts.schemas.MAX_RECIPIENTS",
     "mosaico.notifications.inbox._mark_some_read": "mosaico.notifications.inbox.READ_BATCH",
     "mosaico.notifications.inbox.delete_old_notifications": "mosaico.notifications.inbox.PURGE_BATCH",
-    "mosaico.runs.erasure._delete_notes": "mosaico.runs.retention.ROWS_PER_BATCH",
+    "mosaico.runs.erasure._delete_notes": _BATCH,
     "mosaico.runs.erasure._delete_spans": "mosaico.core.batches.STATEMENT_ROWS",
     "mosaico.runs.erasure.remove_texts_at": "mosaico.runs.retention.ROWS_PER_BATCH",
     "mosaico.runs.finish._store_metrics": "mosaico.benchmarks.schemas.MAX_METRICS",

@@ -65,7 +65,7 @@ def _measure_judges(
             if column in rated
             else JudgeView(
                 metric=column,
-                reason='nothing says that its scores are between 0 and 1, and which way is better: give the metric the options "range" and "better"',
+                reason='nothing says between which values its scores lie, and which way is better: give the metric the options "range" and "better"',
                 is_below=None if min_agreement is None else True,
             )
             for column in run.metric_keys or ()
