@@ -8,7 +8,6 @@ from fastapi import Query, Request
 from mosaico.access.deps import ADMIN, READ, WHOLE_SERVICE, get_caller
 from mosaico.alerts.own_agents import Mine, choose_agents
 from mosaico.core.keyset import MAX_CURSOR
-from mosaico.core.problem_documents import CONFLICT
 from mosaico.core.schemas import Instant
 from mosaico.core.web.deps import Hub, Res
 from mosaico.core.web.event_feeds import EventFeed, EventSnapshot
@@ -125,7 +124,7 @@ def search_by_name(
         return search_names(session, text, kind, cursor)
 
 
-@router.post("/system/checks", dependencies=ADMIN, responses=CONFLICT)
+@router.post("/system/checks", dependencies=ADMIN)
 def check_system(res: Res) -> Diagnoses:
     """Check the installation from the service, with its settings: mail server, disk, keys, Langfuse and more.
 
