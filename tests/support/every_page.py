@@ -55,7 +55,7 @@ EXAMPLES: Final[Mapping[str, str]] = MappingProxyType(
         "alertConfigId": "rule-1", "deliveryId": "delivery-1", "draftId": "draft-1", "notificationId": "note-0",
         "noteId": "note-0", "annotationId": "annotation-0", "personId": "person-1", "projectObjectId": "project-object-1",
         "ruleId": "rule-1", "runId": RUN, "scheduleId": "nightly",
-        "secretId": "secret-1", "silenceId": "silence-1", "traceId": f"{RUN}/t-0",
+        "secretId": "secret-1", "silenceId": "silence-1", "traceId": f"{RUN}/t-0", "projectObjectId": "object-1",
     }
 )  # fmt: skip
 # Queries that a page needs, or that show more of it.
