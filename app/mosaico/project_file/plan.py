@@ -124,8 +124,21 @@ class _Planner:
         """The records of objects that the file no longer names."""
         named = {(key.kind, self.names.ids.get(key)) for key in self.wanted}
         for record in self.own_records:
-            if not self._is_at_named_place(record) and (record.kind, record.object_id) not in named:
+            is_named = (record.kind, record.object_id) in named or self._is_created_again(record)
+            if not self._is_at_named_place(record) and not is_named:
                 yield record
+
+    def _is_created_again(self, record: ObjectRecord) -> bool:
+        """Whether an apply stopped before it could say so of an endpoint: this one creates it again, and finds it."""
+        stored = self._stored.get((record.kind, record.object_id))
+        return (
+            record.shown is None
+            and stored is not None
+            and any(
+                key.kind is ObjectKind.ENDPOINT and _is_shown_as(wanted, stored)
+                for key, wanted in self.wanted.items()
+            )
+        )
 
     def _is_at_named_place(self, record: ObjectRecord) -> bool:
         # An endpoint is its recipient, whatever its name.

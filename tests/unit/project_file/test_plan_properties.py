@@ -4,7 +4,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mosaico.core.errors import Unavailable
@@ -140,8 +140,15 @@ def used_objects(service: Any, content: ProjectFile) -> dict[str, Any]:
     return fields
 
 
+SUMMARY = FileObject(
+    key=ObjectKey(ObjectKind.ENDPOINT, "a"),
+    fields={"channel": "EMAIL", "recipient": "a@x.org", "dailySummary": True},
+)
+
+
 @settings(max_examples=60)
 @given(files(), files(), st.integers(1, 40), st.booleans())
+@example(ProjectFile(name="f", objects=()), ProjectFile(name="f", objects=(SUMMARY,)), 2, True)
 def test_failure__leaves_a_state_from_which_the_next_apply_reaches_the_end(
     first: ProjectFile, second: ProjectFile, number: int, after: bool
 ) -> None:
