@@ -87,7 +87,7 @@ def test_incident__its_level_is_accepted_with_a_note(month: Site, site: Site) ->
     page = site.open(INCIDENT)
     expect(page.locator("svg.chart")).to_contain_text("incident began")
     page.on("dialog", lambda dialog: dialog.accept())
-    page.get_by_role("textbox", name="Note", exact=True).fill("The new model is cheaper.")
+    page.locator("#note").fill("The new model is cheaper.")
     page.get_by_role("button", name="Accept the new level").click()
     expect(page.locator("h1")).to_contain_text("accepted")
     expect(page.locator("main")).to_contain_text("The new model is cheaper.")

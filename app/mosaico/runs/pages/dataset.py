@@ -45,7 +45,7 @@ def show_dataset_of_benchmark(
     return render_page(
         request, "benchmark_dataset.html", title=benchmark.dataset_ref or "Dataset", nav="/benchmarks",
         api=f"/benchmarks{path_of(benchmark_id)}",
-        api_parts={"results": f"/benchmark-runs{path_of(run.id)}/results"} if run else {},
+        api_parts={"results": f"/benchmark-runs{path_of(run.id)}/results?limit={SHOWN_ITEMS}"} if run else {},
         steps=(Crumb("Benchmarks", "/benchmarks"), Crumb(benchmark.display_name, page)),
         benchmark=benchmark, run=run, traces=traces[:SHOWN_ITEMS], has_more=len(traces) > SHOWN_ITEMS,
         lives_elsewhere=lives_elsewhere, source_url=find_source_page(traces[0].url) if traces else None,
