@@ -53,7 +53,7 @@ EXAMPLES: Final[Mapping[str, str]] = MappingProxyType(
         "endpointId": "endpoint-1", "eventId": "trigger-1",
         "incidentId": "alert-0", "keyId": "key-1", "kpi": "support-pass", "kpiId": "support-pass",
         "alertConfigId": "rule-1", "deliveryId": "delivery-1", "draftId": "draft-1", "notificationId": "note-0",
-        "noteId": "note-0", "annotationId": "annotation-0", "personId": "person-1", "projectObjectId": "project-object-1",
+        "noteId": "note-0", "annotationId": "annotation-0", "personId": "person-1",
         "ruleId": "rule-1", "runId": RUN, "scheduleId": "nightly",
         "secretId": "secret-1", "silenceId": "silence-1", "traceId": f"{RUN}/t-0", "projectObjectId": "object-1",
     }

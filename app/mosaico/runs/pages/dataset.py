@@ -14,7 +14,7 @@ from mosaico.benchmarks.models import Benchmark
 from mosaico.benchmarks.queries import get_benchmark
 from mosaico.core.web.deps import Res
 from mosaico.core.web.page_paths import path_of
-from mosaico.core.web.pages import Crumb, render_page, see_other
+from mosaico.core.web.pages import Crumb, build_url, render_page, see_other
 from mosaico.core.web.routes import Router
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.runs.pages.traces import safe_url
@@ -45,12 +45,17 @@ def show_dataset_of_benchmark(
     return render_page(
         request, "benchmark_dataset.html", title=benchmark.dataset_ref or "Dataset", nav="/benchmarks",
         api=f"/benchmarks{path_of(benchmark_id)}",
-        api_parts={"results": f"/benchmark-runs{path_of(run.id)}/results?limit={SHOWN_ITEMS}"} if run else {},
+        api_parts=_parts_of_run(run) if run else {},
         steps=(Crumb("Benchmarks", "/benchmarks"), Crumb(benchmark.display_name, page)),
         benchmark=benchmark, run=run, traces=traces[:SHOWN_ITEMS], has_more=len(traces) > SHOWN_ITEMS,
         lives_elsewhere=lives_elsewhere, source_url=find_source_page(traces[0].url) if traces else None,
         command=f"mosaico items import {shlex.quote(benchmark.dataset_ref or '')} questions.csv",
     )  # fmt: skip
+
+
+def _parts_of_run(run: BenchmarkRun) -> dict[str, str]:
+    path = f"/benchmark-runs{path_of(run.id)}"
+    return {"run": path, "results": build_url(f"{path}/results", {"limit": str(SHOWN_ITEMS)})}
 
 
 def find_source_page(url: str | None) -> str | None:
