@@ -28,7 +28,7 @@ from tests.support.service import Service, pair
 # Commands that run processes, or work on files and the database only.
 LOCAL = {
     *("serve", "api", "worker", "scheduler", "db", "help", "plugins", "doctor", "purge", "secrets"),
-    *("formula", "cron", "compare", "score", "bash-eval", "ot-bench", "mcp", "init"),
+    *("formula", "cron", "compare", "score", "bash-eval", "ot-bench", "mcp", "init", "watch"),
 }
 LOCAL_COMMANDS = {"runs execute"}
 LEAVES = [
