@@ -19,7 +19,6 @@ METRICS = tuple(
 )
 # What the tests run in children. The stemmer of ROUGE imports pandas and scikit-learn, if they are there.
 CALLED = (
-    "nltk.stem.porter",
     "mosaico.comparison.child_computation",
     "tests.support.first_starts",
     "mosaico.core.secret_files",

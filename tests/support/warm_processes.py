@@ -40,7 +40,7 @@ IMPORTED = (
     ),
     *("mosaico.harness.bash.cli", "mosaico.harness.mcp.cli.ot_bench", "mosaico.runs.cli.execute"),
     # With numpy, scipy and pandas: what computes in forked processes.
-    *("mosaico.comparison.child_computation", "nltk.stem.porter"),
+    "mosaico.comparison.child_computation",
 )
 # A process that loads its plugins finds these modules imported.
 PLUGINS = (

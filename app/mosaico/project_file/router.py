@@ -35,7 +35,7 @@ class _SchemaResponse(FileResponse):
 @schema_router.get("/mosaico.json", response_class=_SchemaResponse)
 def get_project_file_schema() -> _SchemaResponse:
     """The JSON Schema of `mosaico.yaml`, for editors."""
-    return _SchemaResponse(SCHEMA_FILE)
+    return _SchemaResponse(SCHEMA_FILE, media_type=_SchemaResponse.media_type)
 
 
 @router.get("")

@@ -31,11 +31,12 @@ async def investigate(caller: ToolCaller) -> Finding:
     """The fixed policy: the worst change, its difference that goes with the drop, and an item that shows it."""
     worst = (await caller.answer("what_got_worse"))["changes"][0]
     why = await caller.answer("why", run=worst["run"])
-    [cause] = [
+    # The strongest difference comes first.
+    cause = next(
         difference["difference"]
         for difference in why["whatChanged"]
         if difference["proof"].startswith("more frequent in fallen items")
-    ]
+    )
     item = next(item for item in why["items"] if "⟦tool read failed⟧" in item["wentWrong"])
     trace = await caller.answer("show_trace", run=worst["run"], item=item["item"])
     failed = [tool for tool in trace["tools"] if tool.get("ok") is False]
