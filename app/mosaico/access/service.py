@@ -120,7 +120,7 @@ def _require_benchmarks(session: Session, ids: Sequence[str]) -> None:
     errors = [
         ErrorItem(
             pointer=f"/only/{index}",
-            detail=f"{benchmark_id!r} is no benchmark; GET /api/v1/benchmarks lists their IDs",
+            detail=f"{benchmark_id!r} is no benchmark; the list of benchmarks has their IDs",
         )
         for index, benchmark_id in enumerate(ids)
         if benchmark_id not in existing

@@ -32,7 +32,11 @@ class _SchemaResponse(FileResponse):
     media_type = "application/schema+json"
 
 
-@schema_router.get("/mosaico.json", response_class=_SchemaResponse)
+@schema_router.get(
+    "/mosaico.json",
+    response_class=_SchemaResponse,
+    responses={200: {"content": {_SchemaResponse.media_type: {"schema": {"type": "object"}}}}},
+)
 def get_project_file_schema() -> _SchemaResponse:
     """The JSON Schema of `mosaico.yaml`, for editors."""
     return _SchemaResponse(SCHEMA_FILE, media_type=_SchemaResponse.media_type)
