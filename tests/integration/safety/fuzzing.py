@@ -48,6 +48,11 @@ SIGNED = {
 }
 # Operations that refuse every request here, and the reason.
 REFUSING = {
+    # It takes a run or a benchmark, and not both.
+    "GET /api/v1/annotations/summary",
+    # The run of the annotation is another one by then.
+    "GET /api/v1/annotations/{annotationId}",
+    "DELETE /api/v1/annotations/{annotationId}",
     "POST /api/v1/benchmark-runs/estimate": "asks a Langfuse server, which this service has not;"
     " tests/integration/langfuse/test_window_runs.py has one",
 }
