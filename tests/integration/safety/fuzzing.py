@@ -48,11 +48,12 @@ SIGNED = {
 }
 # Operations that refuse every request here, and the reason.
 REFUSING = {
-    # It takes a run or a benchmark, and not both.
-    "GET /api/v1/annotations/summary",
-    # The run of the annotation is another one by then.
-    "GET /api/v1/annotations/{annotationId}",
-    "DELETE /api/v1/annotations/{annotationId}",
+    "GET /api/v1/annotations/summary": "takes a run or a benchmark, and not both;"
+    " tests/integration/annotations asks for each",
+    "GET /api/v1/annotations/{annotationId}": "the annotation goes with its run;"
+    " tests/integration/annotations reads it",
+    "DELETE /api/v1/annotations/{annotationId}": "the annotation goes with its run;"
+    " tests/integration/annotations deletes it",
     "POST /api/v1/benchmark-runs/estimate": "asks a Langfuse server, which this service has not;"
     " tests/integration/langfuse/test_window_runs.py has one",
 }
