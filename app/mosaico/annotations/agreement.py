@@ -100,7 +100,7 @@ def _interval(
     left out once. None where a value is not defined or none differs.
     """
     # Only in a child process, as nltk.
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     count = patterns.total()
     weighted: list[tuple[int, float]] = []
@@ -114,5 +114,5 @@ def _interval(
     error = math.sqrt(squares * (count - 1) / count)
     if error == 0.0:
         return None
-    reach = float(t.ppf(0.975, count - 1)) * error
+    reach = float(stdtrit(count - 1, 0.975)) * error
     return max(-1.0, value - reach), min(1.0, value + reach)

@@ -51,19 +51,19 @@ def measure_judge(
     """A judge of a run against the annotations of some runs, newest first."""
     runs = [other for other in annotated if metric.column in (other.metric_keys or ())]
     answers = [answer for other in runs for answer in _read_answers(session, other, metric)]
-    found = measure_agreement(_as_arrays(answers))
-    share = found.share.value
+    agreement = measure_agreement(_as_arrays(answers))
+    share = agreement.share.value
     return JudgeView(
         metric=metric.column,
         runs=len({answer.run_id for answer in answers}),
-        answers=found.answers,
-        items=found.items,
-        too_kind=found.too_kind,
-        too_strict=found.too_strict,
-        share=_view(found.share),
-        kappa=_view(found.kappa),
-        bias=_view(found.bias),
-        correlation=_view(found.correlation),
+        answers=agreement.answers,
+        items=agreement.items,
+        too_kind=agreement.too_kind,
+        too_strict=agreement.too_strict,
+        share=_view(agreement.share),
+        kappa=_view(agreement.kappa),
+        bias=_view(agreement.bias),
+        correlation=_view(agreement.correlation),
         drift=_measure_drift(session, run, metric),
         corrected=_correct(session, runs[0], metric, answers) if runs else None,
         # What is not measured is not agreement.

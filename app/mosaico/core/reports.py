@@ -153,9 +153,14 @@ def write_csv(file: IO[str], rows: Iterable[Iterable[object]]) -> None:
 
 
 def escape_cell(cell: object) -> object:
-    """The cell; an apostrophe precedes text that a spreadsheet would run as a formula."""
-    is_formula = isinstance(cell, str) and cell.lstrip(" ").startswith(_FORMULA_STARTS)
-    return f"'{cell}" if is_formula and cell != "-" else cell
+    """The cell; an apostrophe precedes text that a spreadsheet would run as a formula, and text that has such an
+    apostrophe itself, so that `unescape_cell` gives back every text.
+    """
+    if not isinstance(cell, str):
+        return cell
+    text = cell.lstrip("'")
+    is_formula = text.lstrip(" ").startswith(_FORMULA_STARTS) and text != "-"
+    return f"'{cell}" if is_formula else cell
 
 
 def unescape_cell(cell: str) -> str:

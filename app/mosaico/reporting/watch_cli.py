@@ -60,7 +60,7 @@ def iter_changes(paths: Sequence[Path], wait: Callable[[], None]) -> Iterator[No
     last: list[Stamp] | None = None
     while True:
         stamps = [_stamp(path) for path in paths]
-        if stamps not in (seen, None) and stamps == last:
+        if stamps == last and stamps != seen:
             seen = stamps
             yield
         last = stamps

@@ -103,29 +103,29 @@ def _sums(first: FloatArray, second: FloatArray) -> FloatArray:
 
 
 def _share(rows: FloatArray, units: IntArray) -> Measure:
-    found = jackknife(rows, units, _equal_share)
-    missing = _why_missing(found, "no answer is annotated")
-    if missing or found.spread is None:
-        return missing or Measure(found.value, None)
-    variance, degrees = found.spread
+    estimate = jackknife(rows, units, _equal_share)
+    missing = _why_missing(estimate, "no answer is annotated")
+    if missing or estimate.spread is None:
+        return missing or Measure(estimate.value, None)
+    variance, degrees = estimate.spread
     # One answer of each item: passes whose variance follows from the share.
-    passes = len(rows) if found.units == len(rows) else None
-    interval = share_interval(found.value, variance, found.units, degrees, passes, _ALPHA)
-    return Measure(found.value, interval)
+    passes = len(rows) if estimate.units == len(rows) else None
+    interval = share_interval(estimate.value, variance, estimate.units, degrees, passes, _ALPHA)
+    return Measure(estimate.value, interval)
 
 
 def _measure(rows: FloatArray, units: IntArray, statistic: SumStatistic, undefined: str) -> Measure:
-    found = jackknife(rows, units, statistic)
-    missing = _why_missing(found, undefined)
+    estimate = jackknife(rows, units, statistic)
+    missing = _why_missing(estimate, undefined)
     scale = math.tanh if statistic is _fisher_correlation else float
     if missing is not None:
         return missing._replace(value=None if missing.value is None else scale(missing.value))
-    value = scale(found.value)
-    if found.spread is None or found.spread.variance == 0.0:
+    value = scale(estimate.value)
+    if estimate.spread is None or estimate.spread.variance == 0.0:
         return Measure(value, None, "with any item less, the measure is the same or not defined")
-    variance, degrees = found.spread
+    variance, degrees = estimate.spread
     reach = -float(special.stdtrit(degrees, _ALPHA / 2)) * math.sqrt(variance)
-    low, high = scale(found.value - reach), scale(found.value + reach)
+    low, high = scale(estimate.value - reach), scale(estimate.value + reach)
     if statistic is _kappa:
         low, high = max(-1.0, low), min(1.0, high)
     return Measure(value, Interval(low=low, high=high))
@@ -137,15 +137,15 @@ def _without_interval(reason: str | None, measure: Measure) -> Measure:
     return Measure(measure.value, None, reason)
 
 
-def _why_missing(found: Jackknifed, undefined: str) -> Measure | None:
+def _why_missing(estimate: Jackknifed, undefined: str) -> Measure | None:
     """The measure without an interval, when it has none."""
-    if not math.isfinite(found.value):
+    if not math.isfinite(estimate.value):
         return Measure(None, None, undefined)
-    if found.units < MIN_ITEMS:
+    if estimate.units < MIN_ITEMS:
         return Measure(
-            found.value,
+            estimate.value,
             None,
-            f"{found.units} of at least {MIN_ITEMS} items are annotated: there is no interval",
+            f"{estimate.units} of at least {MIN_ITEMS} items are annotated: there is no interval",
         )
     return None
 

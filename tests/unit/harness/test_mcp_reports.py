@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaico.core.console.files import UnreadableInput
-from mosaico.core.reports import escape_cell
+from mosaico.core.reports import escape_cell, unescape_cell
 from mosaico.harness.mcp.context_cost import context_costs, tool_usages
 from mosaico.harness.mcp.report_view import calls_csv, result_word, run_view, task_table, tasks_csv
 from mosaico.harness.mcp.result_file import (
@@ -189,6 +189,11 @@ def test_csv__has_columns_of_specification() -> None:
 @pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@a", "\t=1", "  =1", "\r=1"])
 def test_escape_cell__formula_gets_apostrophe(cell: str) -> None:
     assert escape_cell(cell) == f"'{cell}"
+
+
+@given(st.text(alphabet="'=-+@ a\t") | st.text())
+def test_escape_cell__every_text_comes_back(cell: str) -> None:
+    assert unescape_cell(str(escape_cell(cell))) == cell
 
 
 def test_escape_cell__numbers_and_plain_text_are_unchanged() -> None:

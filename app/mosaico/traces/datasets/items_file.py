@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from mosaico.core.errors import AppError
 from mosaico.core.problem_documents import error_items
-from mosaico.core.reports import escape_cell
+from mosaico.core.reports import escape_cell, unescape_cell
 from mosaico.core.strict_json import parse_json
 from mosaico.traces.datasets.errors import UnreadableItems
 from mosaico.traces.datasets.schemas import ItemContent
@@ -121,7 +121,7 @@ def _item_of_row(name: str, line: int, row: list[str]) -> DatasetItem:
     document: dict[str, Any] = {}
     for column, cell in zip(COLUMNS, row, strict=True):
         if cell:
-            text = _unescape(cell)
+            text = unescape_cell(cell)
             document[column] = _parse(name, line, text) if column in _DOCUMENTS else text
     return _item_of_document(name, line, document)
 
@@ -164,18 +164,7 @@ def _document(item: DatasetItem) -> dict[str, Any]:
 def _cell(name: str, value: Any) -> str:
     if name in _DOCUMENTS:
         return json.dumps(value, ensure_ascii=False) if value else ""
-    text = str(value or "")
-    return f"'{text}" if _is_escaped(f"'{text}") else text
-
-
-def _unescape(cell: str) -> str:
-    return cell[1:] if _is_escaped(cell) else cell
-
-
-def _is_escaped(cell: str) -> bool:
-    """Whether the apostrophe in front of a cell was put there: a spreadsheet would run the rest, or it has one itself."""
-    rest = cell[1:]
-    return cell.startswith("'") and (rest.startswith("'") or escape_cell(rest) != rest)
+    return str(escape_cell(value or ""))
 
 
 def _csv_line(cells: Sequence[str]) -> str:
