@@ -6,7 +6,12 @@ from alembic import context
 from sqlalchemy import create_engine, pool, text
 
 from mosaico.core.engine import sqlalchemy_url
-from mosaico.core.migrations import HEAD_REVISION, require_own_tables
+from mosaico.core.migrations import (
+    HEAD_REVISION,
+    require_known_revision,
+    require_own_tables,
+    take_over_last_schema,
+)
 from mosaico.row_policies import install_policies, remove_policies
 from mosaico.table_list import METADATA
 
@@ -43,6 +48,10 @@ def run() -> None:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
             # With the lock: what another process migrates meanwhile is ours.
             require_own_tables(connection, METADATA)
+            require_known_revision(connection)
+            if context.config.attributes.get("only_check"):
+                return
+            take_over_last_schema(connection)
             remove_policies(connection)
             context.run_migrations()
             # Older revisions lack tables.

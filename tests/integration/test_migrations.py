@@ -1,5 +1,6 @@
-"""Migrations: up and down with data, concurrent upgrades, and unknown schemas."""
+"""Migrations: what is released stays, concurrent upgrades, and unknown schemas."""
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -12,17 +13,24 @@ from alembic.script import ScriptDirectory
 
 from mosaico.core.engine import libpq_url
 from mosaico.core.migrations import (
+    FIRST_RELEASE,
     HEAD_REVISION,
+    LAST_BEFORE_RELEASE,
     SchemaMismatch,
     build_alembic_config,
     current_revision,
-    downgrade,
+    pending_revisions,
     require_current_schema,
     upgrade,
 )
 from tests.support.postgres import SharedServer, drop_database, make_database
 from tests.support.processes import start_command
-from tests.support.service import Service, pair
+
+# The files of released migrations, and what they contain (SHA-256).
+RELEASED = {
+    "1_0_schema.py": "",
+    "1_0_schema.sql": "",
+}
 
 _numbers = count()
 
@@ -35,6 +43,11 @@ def empty_database(server: SharedServer, worker_id: str) -> Iterator[str]:
         yield make_database(server.url, name)
     finally:
         drop_database(server.url, name)
+
+
+def record_revision(url: str, revision: str) -> None:
+    with psycopg.connect(libpq_url(url), autocommit=True) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = %s", [revision])
 
 
 def tables(url: str) -> set[str]:
@@ -56,30 +69,67 @@ def test_migrations__have_one_head_revision() -> None:
     ]
 
 
-@pytest.mark.parametrize("revision", ["-1", "base"])
-def test_downgrade__of_a_database_in_use_can_be_upgraded_again(
-    service: Service, revision: str
+def columns(url: str) -> set[tuple[str, str, str]]:
+    """Every column of our tables and views with its type."""
+    with psycopg.connect(libpq_url(url)) as connection:
+        rows = connection.execute(
+            "SELECT table_name, column_name, udt_name FROM information_schema.columns WHERE table_schema = 'public'"
+        )
+        return {(table, column, kind) for table, column, kind in rows}
+
+
+def test_migrations__only_add_to_the_first_release(
+    postgres_server: SharedServer, worker_id: str, fresh_database_url: str
 ) -> None:
-    service.create_agent(langfuseSecretKey="sk-1")
-    service.create_benchmark(metrics=["ROUGE"], measures=[{"name": "quality", "formula": "ROUGE"}])
-    service.upload([pair(1)])
-    service.complete_run()
-    url = service.resources.db.url
-    before, newest = tables(url), current_revision(url)
-    service.resources.db.engine.dispose()
-    downgrade(url, revision)
-    assert current_revision(url) != newest
-    upgrade(url)
-    assert (tables(url), current_revision(url)) == (before, newest)
-    command.check(build_alembic_config(url))
-    require_current_schema(url)
+    with empty_database(postgres_server, worker_id) as url:
+        upgrade(url, FIRST_RELEASE)
+        assert columns(url) <= columns(fresh_database_url)
 
 
-def test_migrations__downgrade_to_base_removes_everything(fresh_database_url: str) -> None:
-    downgrade(fresh_database_url, "base")
-    assert tables(fresh_database_url) <= {"alembic_version"}
+def test_migrations__released_files_are_never_edited() -> None:
+    versions = Path(ScriptDirectory.from_config(build_alembic_config("postgresql://x/y")).versions)
+    digests = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        for path in versions.glob("*.*")
+    }
+    assert {name: digests.get(name) for name in RELEASED} == RELEASED, (
+        "a database that has run a released migration never runs it again: write a new one (docs/releases.md)"
+    )
+
+
+def test_last_schema_before_the_release__is_taken_over(fresh_database_url: str) -> None:
+    record_revision(fresh_database_url, LAST_BEFORE_RELEASE)
+    with pytest.raises(SchemaMismatch, match="run `mosaico db upgrade`"):
+        require_current_schema(fresh_database_url)
+    [pending] = pending_revisions(fresh_database_url)
+    assert pending.startswith(f"{FIRST_RELEASE} ")
     upgrade(fresh_database_url)
     require_current_schema(fresh_database_url)
+    assert pending_revisions(fresh_database_url) == []
+
+
+@pytest.mark.parametrize("revision", ["0001", "0002"])
+def test_schemas_from_before_the_release__are_refused_by_name(
+    fresh_database_url: str, revision: str
+) -> None:
+    record_revision(fresh_database_url, revision)
+    for action in (upgrade, pending_revisions, require_current_schema):
+        with pytest.raises(SchemaMismatch, match=rf"schema {revision}, from before version 1\.0"):
+            action(fresh_database_url)
+    assert current_revision(fresh_database_url) == revision
+
+
+def test_upgrade_check__names_what_would_run_and_changes_nothing(
+    postgres_server: SharedServer, worker_id: str, tmp_path: Path
+) -> None:
+    with empty_database(postgres_server, worker_id) as url:
+        check = start_command(["db", "upgrade", "--check"], tmp_path, DATABASE_URL=url)
+        assert check.wait_for_exit() == 1, check.log
+        assert f"{FIRST_RELEASE} The schema" in check.log
+        assert tables(url) == set()
+        upgrade(url)
+        check = start_command(["db", "upgrade", "--check"], tmp_path, DATABASE_URL=url)
+        assert check.wait_for_exit() == 0, check.log
 
 
 def test_migrations__concurrent_upgrades_run_one_after_the_other(
@@ -97,12 +147,11 @@ def test_migrations__unknown_schema_is_refused_with_a_remedy(
     fresh_database_url: str, postgres_server: SharedServer, worker_id: str
 ) -> None:
     require_current_schema(fresh_database_url)
-    with psycopg.connect(libpq_url(fresh_database_url), autocommit=True) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = 'from-the-future'")
+    record_revision(fresh_database_url, "from-the-future")
     with pytest.raises(SchemaMismatch, match=r"from-the-future.*start the version that fits"):
         require_current_schema(fresh_database_url)
     with (
         empty_database(postgres_server, worker_id) as url,
-        pytest.raises(SchemaMismatch, match=r"schema none.*mosaico db upgrade"),
+        pytest.raises(SchemaMismatch, match=r"no schema of MOSAICO.*mosaico db upgrade"),
     ):
         require_current_schema(url)

@@ -5,7 +5,7 @@ and memory.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 # The newest of `migrations/versions`; a test compares them.
-HEAD_REVISION: Final = "0025"
+HEAD_REVISION: Final = "1.0"
+FIRST_RELEASE: Final = "1.0"
+# Version 1.0 has the schema of this revision, the last one before it: such a database is taken over as it is.
+LAST_BEFORE_RELEASE: Final = "0025"
 # A wheel has the migrations inside the package, a checkout has them at its top.
 PACKAGE: Final = Path(__file__).resolve().parents[1]
 CHECKOUT: Final = PACKAGE.parents[1]
@@ -84,31 +87,40 @@ def upgrade(url: str, revision: str = "head") -> None:
     policies that are missing because their role was created later are installed at the newest one, too.
 
     Raises: `DatabaseUnavailable`, `BadDatabaseUrl`, `Misconfigured`, `ForeignTables`; `SchemaMismatch`
-    if a newer version of MOSAICO made the schema.
+    if a newer version of MOSAICO made the schema, or one from before version 1.0.
+    """
+    if revision == "head" and current_revision(url) == HEAD_REVISION and not _lacks_policies(url):
+        return
+    _run_migrations(build_alembic_config(url), revision)
+
+
+def pending_revisions(url: str) -> Sequence[str]:
+    """What `upgrade` would do, as "1.1 Title of the migration", oldest first; empty for a current schema.
+
+    Nothing is changed. Raises: as `upgrade`.
     """
     current = current_revision(url)
-    if revision == "head" and current == HEAD_REVISION and not _lacks_policies(url):
-        return
-    # As above.
-    from alembic import command
-    from alembic.util import CommandError
+    if current == HEAD_REVISION:
+        return []
+    # As in `build_alembic_config`.
+    from alembic.script import ScriptDirectory
 
-    try:
-        with _named_server_errors(url), _named_obstacles(url):
-            command.upgrade(build_alembic_config(url), revision)
-    except CommandError as error:
-        raise SchemaMismatch(
-            f"the database is at schema {current}, which this version of MOSAICO does not know; "
-            "start the version that fits the database"
-        ) from error
+    config = build_alembic_config(url)
+    config.attributes["only_check"] = True
+    _run_migrations(config, "head")
+    script = ScriptDirectory.from_config(config)
+    start = "base" if current in {None, LAST_BEFORE_RELEASE} else str(current)
+    newest_first = script.iterate_revisions("head", start)
+    return [f"{found.revision} {found.doc}" for found in reversed(list(newest_first))]
 
 
-def downgrade(url: str, revision: str) -> None:
-    """Downgrade the database to a revision."""
-    # As above.
+def _run_migrations(config: "Config", revision: str) -> None:
+    # As in `build_alembic_config`.
     from alembic import command
 
-    command.downgrade(build_alembic_config(url), revision)
+    url = config.attributes["url"]
+    with _named_server_errors(url), _named_obstacles(url):
+        command.upgrade(config, revision)
 
 
 def current_revision(url: str) -> str | None:
@@ -152,12 +164,8 @@ def require_own_tables(connection: Connection, metadata: MetaData) -> None:
     present = set(connection.scalars(_RELATIONS))
     names = {"alembic_version", *metadata.tables}
     clashing = {name for name in present if name in names or name.startswith(JOB_ENGINE_PREFIX)}
-    if _recorded_revision(connection) is not None:
-        if present >= FIRST_TABLES:
-            return
-    else:
-        # A downgrade to the empty schema keeps this table.
-        clashing.discard("alembic_version")
+    if _recorded_revision(connection) is not None and present >= FIRST_TABLES:
+        return
     if clashing:
         listed = ", ".join(sorted(clashing)[:MAX_LISTED])
         more = f" and {len(clashing) - MAX_LISTED} more" if len(clashing) > MAX_LISTED else ""
@@ -166,6 +174,49 @@ def require_own_tables(connection: Connection, metadata: MetaData) -> None:
             f"{connection.engine.url.database}, and MOSAICO needs these names; nothing was changed. "
             f"{EMPTY_DATABASE}"
         )
+
+
+def require_known_revision(connection: Connection) -> None:
+    """Raise `SchemaMismatch` for a schema from before version 1.0, and for one of a newer version."""
+    current = _recorded_revision(connection)
+    if current not in {None, HEAD_REVISION} and not _is_upgradable(str(current)):
+        raise SchemaMismatch(_describe_mismatch(current))
+
+
+def take_over_last_schema(connection: Connection) -> None:
+    """Record version 1.0 for a database with the last schema before it, which is the same."""
+    if _recorded_revision(connection) == LAST_BEFORE_RELEASE:
+        connection.execute(
+            text("UPDATE alembic_version SET version_num = :release"), {"release": FIRST_RELEASE}
+        )
+
+
+def _is_upgradable(revision: str) -> bool:
+    if revision == LAST_BEFORE_RELEASE:
+        return True
+    return _order(FIRST_RELEASE) <= _order(revision) < _order(HEAD_REVISION)
+
+
+def _order(revision: str) -> tuple[int, ...]:
+    """The place of a revision among all; () for one that is not ours."""
+    return tuple(map(int, revision.split("."))) if re.fullmatch(r"\d+(\.\d+)?", revision) else ()
+
+
+def _describe_mismatch(revision: str | None) -> str:
+    """What is wrong with a schema that is not the current one, and what to do."""
+    if revision is None:
+        return f"the database has no schema of MOSAICO, and this version requires {HEAD_REVISION}; run `mosaico db upgrade`"
+    if _is_upgradable(revision):
+        return f"the database is at schema {revision}, and this version of MOSAICO requires {HEAD_REVISION}; run `mosaico db upgrade`"
+    if re.fullmatch(r"0\d{3}", revision):
+        return (
+            f"the database is at schema {revision}, from before version 1.0, and this version upgrades only {LAST_BEFORE_RELEASE},"
+            f" the last one before; run `mosaico db upgrade` with the last commit before 1.0 first, or use an empty database"
+        )
+    return (
+        f"the database is at schema {revision}, and this version of MOSAICO knows none newer than {HEAD_REVISION};"
+        " start the version that fits the database"
+    )
 
 
 def _lacks_policies(url: str) -> bool:
@@ -183,7 +234,10 @@ def _lacks_policies(url: str) -> bool:
 def _recorded_revision(connection: Connection) -> str | None:
     if connection.scalar(text("SELECT to_regclass('alembic_version')")) is None:
         return None
-    version = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    # Another program's table may have other columns.
+    version = connection.scalar(
+        text("SELECT to_jsonb(recorded) ->> 'version_num' FROM alembic_version AS recorded")
+    )
     return None if version is None else str(version)
 
 
@@ -219,8 +273,4 @@ def require_current_schema(url: str) -> None:
     """Raise `SchemaMismatch` unless the database is at the newest revision of this program."""
     revision = current_revision(url)
     if revision != HEAD_REVISION:
-        raise SchemaMismatch(
-            f"the database is at schema {revision or 'none'}, this version of MOSAICO requires "
-            f"{HEAD_REVISION}; run `mosaico db upgrade`, or start the version that fits the "
-            "database"
-        )
+        raise SchemaMismatch(_describe_mismatch(revision))

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -86,10 +86,27 @@ def psql(context: typer.Context) -> None:
 
 
 @cli.command("upgrade")
-def upgrade() -> None:
+def upgrade(
+    check: Annotated[  # noqa: FBT002 - an option
+        bool,
+        typer.Option(
+            "--check", help="Change nothing: say what would run. Exit code 1 if anything would."
+        ),
+    ] = False,
+) -> None:
     """Bring the schema to the version of this program."""
+    from mosaico.core.migrations import pending_revisions
     from mosaico.core.migrations import upgrade as run_migrations
 
+    if check:
+        pending = pending_revisions(_url())
+        for migration in pending:
+            print_result(migration)
+        if pending:
+            print_status("`mosaico db upgrade` runs these migrations; make a backup first")
+            raise typer.Exit(1)
+        print_status("the schema is up to date")
+        return
     if not _external_url():
         # The policies of the schema are for this role.
         _embedded("upgrade").add_missing_role()

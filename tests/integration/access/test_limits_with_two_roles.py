@@ -14,7 +14,7 @@ from psycopg import sql
 from mosaico.core.db import Database
 from mosaico.core.engine import libpq_url
 from mosaico.core.errors import Misconfigured
-from mosaico.core.migrations import downgrade, upgrade
+from mosaico.core.migrations import upgrade
 from mosaico.core.resources import Resources
 from mosaico.core.row_limits import LIMITED_ROLE, has_limits
 from mosaico.jobs.process_pool import ProcessPool
@@ -132,18 +132,6 @@ def test_role_that_inherits_the_limits__is_refused(roles: TwoRoles) -> None:
         with db.read() as session:
             require_all_rows(session)
             assert has_limits(session)
-
-
-def test_downgrade__leaves_the_role_of_the_service_all_rows(roles: TwoRoles) -> None:
-    roles.upgrade()
-    owner = roles.url(roles.owner)
-    roles.run(
-        "INSERT INTO agents (id, name, archived, revision) VALUES ('a', 'A', false, 1)",
-        owner,
-    )
-    downgrade(owner, "-1")
-    with psycopg.connect(libpq_url(roles.url(roles.app))) as connection:
-        assert connection.execute("SELECT id FROM agents").fetchall() == [("a",)]
 
 
 def test_policies__are_installed_when_they_became_possible_after_the_upgrade(

@@ -1,0 +1,18 @@
+"""The schema of version 1.0: tables, indexes, views, and the tables of the job engine."""
+
+from pathlib import Path
+
+from alembic import op
+from procrastinate.schema import SchemaManager
+
+revision = "1.0"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    database = op.get_bind().connection.driver_connection
+    # pyproject.toml pins the release whose schema this is; a newer one needs a migration of its own.
+    database.execute(SchemaManager.get_schema())
+    database.execute(Path(__file__).with_suffix(".sql").read_text("utf-8"))
