@@ -4,9 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
-import sysconfig
-import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -17,6 +14,7 @@ import pytest
 from mosaico.core.harness_packages import MODULES
 from mosaico.core.web.static_files import STYLE_SHEETS
 from mosaico.postgres.server import EmbeddedPostgres
+from tests.support.built_wheel import install_wheel
 from tests.support.processes import LIVENESS_S, ROOT, Program
 from tests.support.serve import free_port
 
@@ -85,33 +83,11 @@ pytestmark = pytest.mark.xdist_group("serve")
 
 @pytest.fixture(scope="module")
 def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` folder of a fresh environment in which the wheel of this project is installed, without extras.
-
-    The locked requirements come from the environment of the tests: a second installation would
-    take a minute and test the package index, not the wheel.
-    """
-    folder = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    offline = ["--no-index", "--no-deps"]
-    build: list[str | Path] = [
-        *pip,
-        "wheel",
-        *offline,
-        "--no-build-isolation",
-        "--wheel-dir",
-        folder,
-        ROOT,
-    ]
-    subprocess.run(build, check=True, timeout=LIVENESS_S)
-    venv.create(folder / "venv", with_pip=False)
-    python = folder / "venv" / "bin" / "python"
-    [wheel] = folder.glob("mosaico-*.whl")
-    install: list[str | Path] = [*pip, "--python", python, "install", *offline, wheel]
-    subprocess.run(install, check=True, timeout=LIVENESS_S)
-    [site_packages] = (folder / "venv" / "lib").glob("python*/site-packages")
-    (site_packages / "locked_requirements.pth").write_text(sysconfig.get_path("purelib"))
+    """The `bin` folder of a fresh environment in which the wheel of this project is installed, without extras."""
+    binaries = install_wheel(tmp_path_factory.mktemp("wheel"))
+    [site_packages] = (binaries.parent / "lib").glob("python*/site-packages")
     (site_packages / "sitecustomize.py").write_text(HIDES_EXTRA)
-    return python.parent
+    return binaries
 
 
 @pytest.fixture

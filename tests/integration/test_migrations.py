@@ -28,8 +28,8 @@ from tests.support.processes import start_command
 
 # The files of released migrations, and what they contain (SHA-256).
 RELEASED = {
-    "1_0_schema.py": "",
-    "1_0_schema.sql": "",
+    "1_0_schema.py": "e3eddf55171c2dbe",
+    "1_0_schema.sql": "590c69ebc9ea2252",
 }
 
 _numbers = count()
