@@ -160,6 +160,7 @@ CREATE TABLE benchmarks (
     infra_errors text[] DEFAULT '{}' NOT NULL,
     redact jsonb,
     keep_text_days bigint,
+    min_agreement double precision,
     CONSTRAINT pk_benchmarks PRIMARY KEY (id)
 );
 CREATE INDEX ix_benchmarks_archived_created_at_id ON benchmarks (archived, created_at, id);
@@ -601,6 +602,7 @@ CREATE TABLE kpi_definitions (
     min_effect double precision,
     created_at timestamptz DEFAULT now() NOT NULL,
     retired_at timestamptz,
+    corrected boolean DEFAULT false NOT NULL,
     CONSTRAINT pk_kpi_definitions PRIMARY KEY (id, benchmark_id, revision),
     CONSTRAINT fk_kpi_definitions_benchmark_id FOREIGN KEY (benchmark_id) REFERENCES benchmarks(id) ON DELETE CASCADE
 );
@@ -848,6 +850,7 @@ CREATE TABLE kpi_history (
     verdict jsonb,
     over_runs jsonb,
     recorded_at timestamptz DEFAULT now() NOT NULL,
+    correction jsonb,
     CONSTRAINT pk_kpi_history PRIMARY KEY (id),
     CONSTRAINT fk_kpi_history_agent_id FOREIGN KEY (agent_id) REFERENCES agents(id) ON DELETE RESTRICT,
     CONSTRAINT fk_kpi_history_benchmark_id FOREIGN KEY (benchmark_id) REFERENCES benchmarks(id) ON DELETE RESTRICT,
@@ -889,6 +892,7 @@ CREATE TABLE run_metrics (
     over_runs jsonb,
     percentiles double precision[],
     passes jsonb,
+    agreement jsonb,
     CONSTRAINT pk_run_metrics PRIMARY KEY (run_seq, metric),
     CONSTRAINT fk_run_metrics_run_seq FOREIGN KEY (run_seq) REFERENCES benchmark_runs(seq) ON DELETE CASCADE
 );

@@ -21,8 +21,8 @@ from tests.support.serve import free_port, read_admin_key
 RELEASES: Final = ROOT / "tests" / "e2e" / "releases"
 # The data that a user would miss: lists of the API.
 LISTS: Final = (
-    "agents", "benchmarks", "alert-configs", "endpoints", "local-datasets", "benchmark-runs", "kpi-history", "incidents",
-    "notifications", "deliveries", "audit-log",
+    "agents", "benchmarks", "alert-configs", "alerts", "endpoints", "local-datasets", "benchmark-runs", "kpi-history",
+    "incidents", "notifications", "deliveries",
 )  # fmt: skip
 
 
