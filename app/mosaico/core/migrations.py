@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 # The newest of `migrations/versions`; a test compares them.
-HEAD_REVISION: Final = "0025"
+HEAD_REVISION: Final = "0026"
 # A wheel has the migrations inside the package, a checkout has them at its top.
 PACKAGE: Final = Path(__file__).resolve().parents[1]
 CHECKOUT: Final = PACKAGE.parents[1]
