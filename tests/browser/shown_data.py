@@ -56,7 +56,7 @@ FIELDS: Final[Mapping[str, frozenset[str]]] = {
         "EXACT_MATCH": "EXACT_MATCH change", "LATENCY_MS": "LATENCY_MS change", "Item": "trial",
         "p50": "p50", "p95": "p95", "Measured": "n expected", "Attempt": "retryCount", "Attempts": "attempts",
         "Traces": "tracesTotal tracesCollected tracesProcessed traces traceCount", "Running": "tracesProcessed tracesTotal",
-        "Validity": "coverage errorShare", "Valid run": "minCoverage maxErrorShare",
+        "Validity": "coverage errorShare", "Valid run": "minCoverage maxErrorShare", "Judges": "minAgreement",
         "False alarms": "promisedFalsePages fired true noise", "Failures": "consecutiveFailures maxConsecutiveFailures",
         "Smallest drop": "minDetectableEffect", "Items": "items itemCount", "Trials": "trials", "Items needed": "itemsNeeded",
         "Trials needed": "trialsNeeded", "Thresholds": "thresholdMin thresholdMax", "Turns": "turns", "Cost": "costUsd",

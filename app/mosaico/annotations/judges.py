@@ -10,8 +10,8 @@ from mosaico.annotations.queues import list_rated_metrics
 from mosaico.annotations.schemas import JudgeView
 from mosaico.benchmarks.queries import get_benchmark
 from mosaico.comparison.child_process import query_in_child
-from mosaico.comparison.deciders import judgement_of
 from mosaico.core.db import Database
+from mosaico.metrics.judgements import judgement_of
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.rules import RunStatus
 

@@ -18,9 +18,9 @@ from mosaico.annotations.schemas import (
 )
 from mosaico.comparison.answer_schemas import AnswerFilter
 from mosaico.comparison.comparison_rules import spec_of
-from mosaico.comparison.deciders import judgement_of
 from mosaico.comparison.run_answers import find_baseline_run, load_answers
 from mosaico.core.errors import AppError, Invalid
+from mosaico.metrics.judgements import judgement_of
 from mosaico.metrics.types import Direction
 from mosaico.run_store.deciding_metric import RIGHT_FROM
 from mosaico.run_store.models import BenchmarkRun, TraceResult

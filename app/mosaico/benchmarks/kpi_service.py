@@ -29,6 +29,7 @@ KPI_FIELDS = (
     "threshold_max",
     "gate",
     "min_effect",
+    "corrected",
 )
 KpiBodyT = TypeVar("KpiBodyT", bound=KpiBody)
 

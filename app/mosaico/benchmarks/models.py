@@ -64,6 +64,7 @@ class Benchmark(Base):
     metrics: Mapped[list[MetricSelection]] = mapped_column(ModelJson(list[MetricSelection]))
     min_coverage: Mapped[float]
     max_error_share: Mapped[float]
+    min_agreement: Mapped[float | None]
     keep_days: Mapped[int | None]
     keep_text_days: Mapped[int | None]
     redact: Mapped[RedactionRules | None] = mapped_column(ModelJson(RedactionRules))
@@ -166,6 +167,7 @@ class KpiDefinition(Base):
     threshold_max: Mapped[float | None]
     gate: Mapped[bool] = mapped_column(default=False, server_default="false")
     min_effect: Mapped[float | None]
+    corrected: Mapped[bool] = mapped_column(default=False, server_default="false")
     created_at: Mapped[datetime] = mapped_column(server_default=func.now())
     retired_at: Mapped[datetime | None]
 

@@ -130,6 +130,7 @@ KPI_FORM = SchemaForm(
         "thresholdMin": FieldInput("Lower threshold", "A value below this threshold is outside the thresholds."),
         "thresholdMax": FieldInput("Upper threshold", "A value above this threshold is outside the thresholds."),
         "gate": FieldInput("Gate: judged together with the other KPIs of the gate"),
+        "corrected": FieldInput("Corrected by annotations: the value that people would give"),
     },
 )  # fmt: skip
 

@@ -5,8 +5,9 @@ from typing import Protocol
 
 from mosaico.core.errors import AppError, ErrorItem, Invalid
 from mosaico.core.strict_json import escape_pointer_step
-from mosaico.formula import validate
+from mosaico.formula import read_reference, validate
 from mosaico.formula.ast import split_filter
+from mosaico.metrics.judgements import judgement_of
 from mosaico.metrics.registry import METRICS, option_errors, options_of, plain_keys, provider_for
 from mosaico.metrics.types import MetricRef
 
@@ -24,6 +25,8 @@ class KpiInput(Protocol):
     def threshold_min(self) -> float | None: ...
     @property
     def threshold_max(self) -> float | None: ...
+    @property
+    def corrected(self) -> bool: ...
 
 
 class IdentifiedKpiInput(KpiInput, Protocol):
@@ -90,7 +93,20 @@ def kpi_errors(kpi: KpiInput, pointer: str) -> list[ErrorItem]:
     if low is not None and high is not None and low > high:
         detail = f"thresholdMin {low:g} is above thresholdMax {high:g}; swap them"
         errors.append(ErrorItem(pointer=f"{pointer}/thresholdMin", detail=detail))
+    if kpi.corrected and not errors and not _is_mean_of_judge(kpi.formula):
+        detail = (
+            "people correct the mean of one judge: the formula should be nothing but LLM_JUDGE or a SCORE, or corrected"
+            " false"
+        )
+        errors.append(ErrorItem(pointer=f"{pointer}/corrected", detail=detail))
     return errors
+
+
+def _is_mean_of_judge(formula: str) -> bool:
+    reference = read_reference(formula)
+    if reference is None or reference.stat != "mean" or split_filter(reference.key).tags:
+        return False
+    return judgement_of(reference.key) is not None
 
 
 def kpi_list_errors(kpis: Sequence[IdentifiedKpiInput]) -> list[ErrorItem]:

@@ -88,6 +88,13 @@ MinEffect = Annotated[
         gt=0, description="Smallest relevant change, in the unit of the KPI. Default: 0.02 or 2 %."
     ),
 ]
+IsCorrected = Annotated[
+    bool,
+    Field(
+        description="Whether annotations of people correct the value of a KPI that is the mean of the scores of a judge."
+        " With too few of them it is the mean of the scores, and the run says so."
+    ),
+]
 KpiDirection = Annotated[Direction, Field(description="Direction in which the KPI improves.")]
 ChosenDirection = Annotated[
     Direction | None,
@@ -110,6 +117,7 @@ class KpiView(WireModel):
     threshold_max: float | None
     gate: IsGate
     min_effect: float | None
+    corrected: IsCorrected
     warnings: Annotated[list[str], Field(description="Reasons to check the direction of the KPI.")]
     id: str
     benchmark_id: str
@@ -131,6 +139,7 @@ class KpiBody(EditBody):
     threshold_max: float | None = None
     gate: IsGate = False
     min_effect: MinEffect = None
+    corrected: IsCorrected = False
 
 
 class KpiCreate(KpiBody):
@@ -254,6 +263,7 @@ class BenchmarkView(WireModel):
     measures: list[KpiView]
     min_coverage: float
     max_error_share: float
+    min_agreement: float | None
     keep_days: int | None
     keep_text_days: int | None
     redact: RedactionRules | None
@@ -302,6 +312,11 @@ class BenchmarkBody(EditBody):
     )
     max_error_share: Share = Field(
         default=MAX_ERROR_SHARE, description="A run with a higher share of errors is INVALID."
+    )
+    min_agreement: Share | None = Field(
+        default=None,
+        description="A judge that agrees with people on a smaller share of the annotated answers is named wherever its"
+        " scores decide. It changes no verdict.",
     )
     keep_days: KeepDays | None = Field(
         default=None, description="Age in days at which the traces of runs are deleted."

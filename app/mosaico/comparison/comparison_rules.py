@@ -16,7 +16,6 @@ from mosaico.comparison.deciders import (
     CommonMetric,
     Deciders,
     ExpectedAnswers,
-    judgement_of,
     select_deciders,
 )
 from mosaico.comparison.value_coverage import LostValues, find_lost_values
@@ -28,6 +27,7 @@ from mosaico.items.formulas.properties import Line, ValueRange, line_of
 from mosaico.items.matrix import ItemMatrix, ItemPairing
 from mosaico.kpis.evaluate import KpiValue
 from mosaico.metrics.formula_direction import statistic_bounds
+from mosaico.metrics.judgements import judgement_of
 from mosaico.metrics.metric_gaps import MetricGap
 from mosaico.metrics.registry import column_of, provider_for
 from mosaico.metrics.run_value import is_counted, is_run_metric

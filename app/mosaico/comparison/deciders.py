@@ -9,7 +9,7 @@ from mosaico.core.errors import Invalid
 from mosaico.metrics.registry import provider_for, ref_of_column
 from mosaico.metrics.score_directions import ScoreDirection, direction_of_score
 from mosaico.metrics.types import ERROR_RATE, WORK_UNITS, Direction, MetricRef, MetricSpec
-from mosaico.statistics.verdict_rules import About, Judgement
+from mosaico.statistics.verdict_rules import About
 
 # Metrics of an answer beside an expected one; the order decides between equally covered metrics.
 _LABEL_METRICS: Final = ("ACCURACY", "EXACT_MATCH", "CONTAINS", "F1_SCORE", "PRECISION", "RECALL")
@@ -18,7 +18,6 @@ _TEXT_METRICS: Final = (
 )  # fmt: skip
 # What the source, or a judge, says of an answer.
 SOURCE_METRICS: Final = ("TASK_PASSED", "TASK_SCORE", "LLM_JUDGE")
-_JUDGEMENTS: Final = {"LLM_JUDGE": Judgement.JUDGE, "SCORE": Judgement.SOURCE}
 # They say whether there is an answer, and how it was made, and nothing of its quality.
 GUARDS: Final = ("STATUS", ERROR_RATE)
 _MEANINGS: Final = dict(
@@ -228,13 +227,6 @@ def _unfit_families(answers: ExpectedAnswers) -> tuple[str, ...]:
 def _score_name(ref: MetricRef) -> str:
     """The name under which a trace has the score of a metric: `TASK_PASSED` is one of its own."""
     return str(dict(ref.options).get("name", ref.key))
-
-
-def judgement_of(column: str) -> Judgement | None:
-    """Who gave the scores of a metric, which should not change while the answer does not; None for a value that is
-    computed.
-    """
-    return _JUDGEMENTS.get(column.partition("[")[0].partition("{")[0])
 
 
 def measures_quality(column: str) -> bool:

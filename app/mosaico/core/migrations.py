@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 HEAD_REVISION: Final = "1.0"
 FIRST_RELEASE: Final = "1.0"
 # Version 1.0 has the schema of this revision, the last one before it: such a database is taken over as it is.
-LAST_BEFORE_RELEASE: Final = "0025"
+LAST_BEFORE_RELEASE: Final = "0026"
 # A wheel has the migrations inside the package, a checkout has them at its top.
 PACKAGE: Final = Path(__file__).resolve().parents[1]
 CHECKOUT: Final = PACKAGE.parents[1]

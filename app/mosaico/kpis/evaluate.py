@@ -28,6 +28,7 @@ class PlannedKpi(BaseModel):
     threshold_max: float | None
     gate: bool = False
     min_effect: float | None = None
+    corrected: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from sqlalchemy import ForeignKey, ForeignKeyConstraint, Identity, Index, func
 from sqlalchemy.orm import Mapped, mapped_column, query_expression
 
 from mosaico.core.db import Base, ModelJson
+from mosaico.kpis.judge_types import KpiCorrection
 from mosaico.kpis.series_types import RunsEvidence
 from mosaico.kpis.verdict_types import ValueVerdict
 
@@ -71,6 +72,7 @@ class KpiHistory(Base):
     interval_high: Mapped[float | None]
     verdict: Mapped[ValueVerdict | None] = mapped_column(ModelJson(ValueVerdict))
     over_runs: Mapped[RunsEvidence | None] = mapped_column(ModelJson(RunsEvidence))
+    correction: Mapped[KpiCorrection | None] = mapped_column(ModelJson(KpiCorrection))
     recorded_at: Mapped[datetime] = mapped_column(server_default=func.now())
     # The word of `verdict`, for a list that does not need the document; None unless a statement selects it.
     verdict_word: Mapped[str | None] = query_expression()

@@ -134,5 +134,6 @@ def _describe(fields: "JudgedFields", document: Mapping[str, Any]) -> Iterator[s
     if fields.cluster_field:
         yield f"clusterField {fields.cluster_field}"
     unused = [name for name in OF_RUNS_ONLY if document.get(name) is not None]
+    unused += [f"corrected of {kpi.name}" for kpi in fields.measures if kpi.corrected]
     if unused:
         yield f"not for files: {', '.join(unused)}"

@@ -11,6 +11,7 @@ from mosaico.metrics.types import Direction
 
 OF_RUNS_ONLY: Final = (
     "inputPath", "outputPath", "expectedPath", "redact", "expectItems", "production", "judgeCalibration",
+    "minAgreement",
 )  # fmt: skip
 """Fields that change values or verdicts of runs, and have no meaning for a file."""
 
@@ -28,6 +29,7 @@ class JudgedKpi(WireModel):
     threshold_max: float | None = None
     gate: bool = False
     min_effect: MinEffect = None
+    corrected: bool = False
 
 
 class JudgedFields(WireModel):

@@ -22,6 +22,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.types import Text
 
 from mosaico.core.db import Base, ModelJson
+from mosaico.kpis.judge_types import PeopleAgreement
 from mosaico.kpis.series_types import RunsEvidence, SeriesState
 from mosaico.kpis.verdict_types import RunVerdict, ValueVerdict
 from mosaico.metrics.types import MetricNote
@@ -305,6 +306,8 @@ class RunMetricAggregate(Base):
     percentiles: Mapped[list[float] | None] = mapped_column(ARRAY(DOUBLE_PRECISION))
     # [trials, passed, items]; none where a value is not 0 or 1, and in rows of earlier versions.
     passes: Mapped[list[list[int]] | None] = mapped_column(JSONB(none_as_null=True))
+    # Of a judge, where the benchmark asks for it.
+    agreement: Mapped[PeopleAgreement | None] = mapped_column(ModelJson(PeopleAgreement))
 
 
 class RunAttributes(Base):

@@ -108,6 +108,7 @@ class RunPlan(_Frozen):
     kpis: tuple[PlannedKpi, ...]
     min_coverage: float
     max_error_share: float
+    min_agreement: float | None = None
     late_scores: bool = False
     expect_items: ExpectedItems = None
     settle_for: str | None = None

@@ -48,6 +48,7 @@ def make_plan(session: Session, run: BenchmarkRun, llm: LlmServer | None) -> Run
         kpis=tuple(map(PlannedKpi.model_validate, kpis)),
         min_coverage=benchmark.min_coverage,
         max_error_share=benchmark.max_error_share,
+        min_agreement=benchmark.min_agreement,
         late_scores=benchmark.late_scores,
         expect_items=benchmark.expect_items,
         settle_for=benchmark.settle_for,

@@ -22,6 +22,7 @@ class Draft:
     id: str | None = None
     threshold_min: float | None = None
     threshold_max: float | None = None
+    corrected: bool = False
 
 
 def pointers(errors: list[ErrorItem]) -> list[str]:
@@ -61,6 +62,24 @@ def test_kpi_errors__formula_span_and_threshold_order() -> None:
     # NOPE in "1 + NOPE".
     assert errors[0].span == (4, 8)
     assert kpi_errors(Draft(threshold_min=1, threshold_max=1), pointer="") == []
+
+
+@pytest.mark.parametrize(
+    ("formula", "is_right"),
+    [
+        ("LLM_JUDGE", True),
+        ('SCORE["tone"]', True),
+        # People say nothing of a text metric; nor of a part of the answers, a percentile or a sum of two.
+        ("ROUGE", False),
+        ('LLM_JUDGE{lang="de"}', False),
+        ("LLM_JUDGE.p95", False),
+        ("AVERAGE(LLM_JUDGE, ROUGE)", False),
+    ],
+)
+def test_kpi_errors__people_correct_the_mean_of_one_judge(formula: str, *, is_right: bool) -> None:
+    errors = kpi_errors(Draft(formula=formula, corrected=True), pointer="")
+    assert pointers(errors) == ([] if is_right else ["/corrected"])
+    assert kpi_errors(Draft(formula=formula), pointer="") == []
 
 
 def test_kpi_list_errors__duplicate_names_and_ids() -> None:
