@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-PAGES = {"security.md", "deployment.md", "database.md", "langfuse.md"}
 
 
 class Promise(NamedTuple):
@@ -32,8 +31,8 @@ def on_one_line(text: str) -> str:
 
 def test_promises__words_stand_in_their_pages() -> None:
     rows = list(promises())
-    assert {row.page for row in rows} == PAGES
-    texts = {page: on_one_line((DOCS / page).read_text()) for page in PAGES}
+    assert len(rows) > 150
+    texts = {page: on_one_line((DOCS / page).read_text()) for page in {row.page for row in rows}}
     assert [row.words for row in rows if row.words not in texts[row.page]] == []
 
 
