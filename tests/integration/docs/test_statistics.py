@@ -1,4 +1,4 @@
-"""docs/statistics.md: the commands print the documented output, and every verdict is explained."""
+"""docs/statistics.md and docs/verdicts.md: the commands print the documented output, and every verdict is explained."""
 
 import re
 import shlex
@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from mosaico.cli import cli
 from mosaico.statistics.verdict_rules import Verdict
-from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
+from tests.integration.docs.test_examples import ROOT, blocks, examples, matches, text_of
 from tests.support.service import ndjson, pair
 
-PAGE = "docs/statistics.md"
+PAGES = ("docs/statistics.md", "docs/verdicts.md")
 RATES = "docs/research/verdicts.md"
 
 
@@ -27,7 +27,12 @@ def trace_files(tmp_path: Path, plugins: None, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("trace_files")
 def test_commands__answer_as_shown() -> None:
-    commands = [example for block in blocks(PAGE, "console") for example in examples(block)]
+    commands = [
+        example
+        for page in PAGES
+        for block in blocks(page, "console")
+        for example in examples(block)
+    ]
     assert len(commands) == 4
     for command, output in commands:
         result = CliRunner().invoke(cli, shlex.split(command)[1:])
@@ -35,7 +40,7 @@ def test_commands__answer_as_shown() -> None:
 
 
 def test_page__explains_every_verdict() -> None:
-    text = (ROOT / PAGE).read_text()
+    text = text_of("docs/verdicts.md")
     assert [verdict for verdict in Verdict if f"| `{verdict}`" not in text] == []
 
 
