@@ -28,7 +28,7 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("tables")
 def test_commands__answer_as_shown() -> None:
     commands = [example for block in blocks(PAGE, "console") for example in examples(block)]
-    assert len(commands) == 3
+    assert len(commands) == 2
     for command, output in commands:
         result = CliRunner().invoke(cli, shlex.split(command)[1:])
         printed = result.stderr if result.exit_code else result.stdout
