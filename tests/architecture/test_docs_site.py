@@ -49,6 +49,15 @@ def test_site__loads_nothing_from_the_network(site: Path) -> None:
     assert styles == []
 
 
+def test_site__reads_lists_and_tables_as_the_forge_does(site: Path) -> None:
+    """Its reader wants four spaces before an inner list, and no blank line within a table."""
+    as_text = {}
+    for path in site.rglob("*.html"):
+        text = re.sub(r"<(pre|code)\b.*?</\1>", "", path.read_text("utf-8"), flags=re.DOTALL)
+        as_text[path.name] = re.findall(r"^(?:<p>)?\s*[-|] .{0,60}", text, re.MULTILINE)
+    assert {name: lines for name, lines in as_text.items() if lines} == {}
+
+
 def test_site__has_the_sources_that_pages_link_to(site: Path) -> None:
     page = (site / "ci.html").read_text("utf-8")
     copy = f"{SOURCES}/ci/gitlab.yml.txt"
