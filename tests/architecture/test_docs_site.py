@@ -10,6 +10,9 @@ import pytest
 
 from tests.support.docs_site import DOCS, MAP, ROOT, SOURCES, anchor, navigation
 
+MAP_TEXT = (DOCS / MAP).read_text("utf-8")
+MAX_LINES_OF_A_JOB = 200
+
 
 def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "properdocs", "build", "--strict"]
@@ -90,11 +93,24 @@ def test_build__refuses_what_leads_nowhere(
 
 
 def test_map__every_entry_has_a_line() -> None:
-    lines = [line for line in (DOCS / MAP).read_text("utf-8").splitlines() if line.startswith("- ")]
+    lines = [line for line in MAP_TEXT.splitlines() if line.startswith("- ")]
     assert lines
     assert [
         line for line in lines if not re.fullmatch(r"- \[.+\]\([\w/-]+\.md\): .+\.", line)
     ] == []
+
+
+def test_job_pages__are_short_and_begin_with_commands_then_a_picture() -> None:
+    [jobs] = [section["Jobs"] for section in navigation(MAP_TEXT) if "Jobs" in section]
+    assert len(jobs) >= 8
+    for job in jobs:
+        assert isinstance(job, dict)
+        [page] = job.values()
+        text = (DOCS / page).read_text("utf-8")
+        beginning = text.split("\n## ")[0]
+        assert re.search(r"^```(console|sh)$.*^!\[", beginning, re.DOTALL | re.MULTILINE), page
+        assert len(text.splitlines()) <= MAX_LINES_OF_A_JOB, page
+        assert "`test_" not in text, page
 
 
 def test_navigation__has_the_sections_of_the_map() -> None:
