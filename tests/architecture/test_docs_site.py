@@ -68,28 +68,20 @@ def test_site__has_the_sources_that_pages_link_to(site: Path) -> None:
     assert (site / copy).read_text("utf-8") == (ROOT / "ci/gitlab.yml").read_text("utf-8")
 
 
-@pytest.mark.parametrize(
-    ("page", "text", "complaint"),
-    [
-        ("ci.md", "\n[gone](gone.md)\n", "gone.md"),
-        ("ci.md", "\n[gone](alerts.md#gone)\n", "alerts.md#gone"),
-        ("new.md", "# A page that is not on the map\n", "new.md"),
-    ],
-)
-def test_build__refuses_what_leads_nowhere(
-    page: str, text: str, complaint: str, tmp_path: Path
-) -> None:
+def test_build__refuses_what_leads_nowhere(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     shutil.copytree(DOCS, docs)
-    with (docs / page).open("a", encoding="utf-8") as file:
-        file.write(text)
+    (docs / "new.md").write_text("# A page that is not on the map\n", encoding="utf-8")
+    with (docs / "ci.md").open("a", encoding="utf-8") as page:
+        page.write("\n[gone](gone.md) [gone](alerts.md#gone)\n")
     settings = (ROOT / "properdocs.yml").read_text("utf-8")
     config = tmp_path / "properdocs.yml"
     hook = ROOT / "tests/support/docs_site.py"
     config.write_text(settings.replace("tests/support/docs_site.py", str(hook)), encoding="utf-8")
     built = build(config, tmp_path / "site")
     assert built.returncode == 1
-    assert complaint in built.stderr
+    complaints = ("new.md", "'gone.md'", "'alerts.md#gone'")
+    assert [complaint for complaint in complaints if complaint not in built.stderr] == []
 
 
 def test_map__every_entry_has_a_line() -> None:
