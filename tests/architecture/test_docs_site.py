@@ -1,5 +1,6 @@
 """The site of the documentation: every page is on the map, every link leads somewhere, nothing comes from the network."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -15,16 +16,25 @@ MAX_LINES_OF_A_JOB = 200
 
 
 def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    """Build the site; other hosts are refused, and written down beside it."""
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT / "tests/support/blocked_network"),
+        "MOSAICO_TEST_HOSTS": str(asked_hosts(site)),
+    }
     command = [sys.executable, "-m", "properdocs", "build", "--strict"]
     options = ["--config-file", str(config), "--site-dir", str(site)]
     return subprocess.run(
-        [*command, *options], cwd=ROOT, capture_output=True, text=True, check=False
+        [*command, *options], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
+
+
+def asked_hosts(site: Path) -> Path:
+    return site.with_name("hosts.txt")
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
+    folder = tmp_path_factory.mktemp("built") / "site"
     built = build(ROOT / "properdocs.yml", folder)
     assert built.returncode == 0, built.stderr
     return folder
@@ -35,6 +45,10 @@ def test_site__has_a_page_for_each_file(site: Path) -> None:
     pages = {name.with_name("index") if name.name == "README" else name for name in names}
     built = {path.relative_to(site).with_suffix("") for path in site.rglob("*.html")}
     assert pages <= built
+
+
+def test_site__is_built_without_the_network(site: Path) -> None:
+    assert not asked_hosts(site).exists()
 
 
 def test_site__loads_nothing_from_the_network(site: Path) -> None:
