@@ -14,7 +14,8 @@ from tests.support.waiting import LIVENESS_S
 DOCS = Path(__file__).parents[2] / "docs"
 # The commands of a page go on where those of the page before ended.
 TEXT = "".join(
-    (DOCS / f"{page}.md").read_text(encoding="utf-8") for page in ("api", "api-traces", "api-runs")
+    (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    for page in ("api", "api-traces", "api-runs", "api-conventions")
 )
 PAGES = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))
 

@@ -61,7 +61,7 @@ def test_ot_bench_page__example_file_follows_the_conventions(tmp_path: Path) -> 
 def test_ot_bench_page__example_evaluator_is_usable_by_name() -> None:
     [block] = blocks(PAGES, "python")
     names: dict[str, Any] = {}
-    exec(compile(block, "docs/ot-bench-files.md", "exec"), names)
+    exec(compile(block, "docs/ot-bench-evaluators.md", "exec"), names)
     names["register"](EVALUATORS.register)
     assert list(validate_evaluator(EvaluatorConfig(checks={"calls_max": 3}))) == []
 
