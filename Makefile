@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo serve test prove busy coverage check format bench lock clean
+.PHONY: help install dev demo serve test prove busy coverage check docs format bench lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-9s %s\n", $$1, $$2}'
@@ -50,12 +50,16 @@ busy: dev ## kills and takeovers on a busy machine: tests/e2e beside 20 endless 
 coverage: dev ## tests with branch coverage
 	@$(BIN)/python -m pytest --cov=mosaico --cov-report=term-missing:skip-covered
 
-check: dev ## format, lint, types, imports, dependencies
+check: dev ## format, lint, types, imports, dependencies, links of the documentation
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/deptry --no-ansi .
+	@$(BIN)/python -m properdocs build --strict --quiet
+
+docs: dev ## the documentation as a site: build/docs/index.html
+	@$(BIN)/python -m properdocs build --strict
 
 format: dev ## rewrite the sources in the project format
 	@$(BIN)/ruff format .

@@ -1,4 +1,4 @@
-"""The rates of `docs/alerts.md`: how often rules page about unchanged and changed agents.
+"""The rates of `docs/research/detection.md`: how often rules page about unchanged and changed agents.
 
     python -m benchmarks.detection [HISTORIES]
 

@@ -26,7 +26,7 @@ from mosaico.postgres.server import EmbeddedPostgres
 TRACES: Final = int(os.environ.get("MOSAICO_BENCH_LARGE", "1000000"))
 MADE: Final = 1000
 METRICS: Final = ("ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")
-# The limit of a child process that compares; what docs/deployment.md says of it and of an API process.
+# The limit of a child process that compares; what docs/processes.md says of it and of an API process.
 COMPARE_MIB: Final = 500
 API_MIB: Final = 300
 EXPORT_MIB: Final = 200

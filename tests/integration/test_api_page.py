@@ -1,4 +1,4 @@
-"""Everything that docs/api.md shows is true, and it shows every route."""
+"""Everything that docs/api.md and the pages after it show is true, and the pages show every route."""
 
 import re
 import shlex
@@ -12,10 +12,12 @@ from tests.support.service import Service
 from tests.support.waiting import LIVENESS_S
 
 DOCS = Path(__file__).parents[2] / "docs"
-TEXT = (DOCS / "api.md").read_text(encoding="utf-8")
-PAGES = TEXT + "".join(
-    page.read_text(encoding="utf-8") for page in DOCS.glob("*.md") if page.name != "api.md"
+# The commands of a page go on where those of the page before ended.
+TEXT = "".join(
+    (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    for page in ("api", "api-traces", "api-runs", "api-conventions")
 )
+PAGES = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))
 
 
 class PageExample(NamedTuple):

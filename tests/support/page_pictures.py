@@ -20,7 +20,9 @@ from typing import Final, Literal, TypeAlias
 
 from playwright.sync_api import Browser, Page, sync_playwright
 from sqlalchemy.orm import Session
+from typer.testing import CliRunner
 
+from mosaico.cli import cli
 from mosaico.core.db import Database
 from mosaico.core.encryption import SecretBox
 from mosaico.core.migrations import upgrade
@@ -60,9 +62,13 @@ DOCS: Final[tuple[tuple[str, str, int, Theme], ...]] = (
     ("trend-narrow-dark", TREND, NARROW, "dark"),
     ("inbox-dark", "/inbox", WIDE, "dark"),
     ("inbox-narrow-light", "/inbox", NARROW, "light"),
+    ("alert-light", "/alerts/events/alert-0", WIDE, "light"),
     ("rule-light", BACKTEST, WIDE, "light"),
     ("system-dark", "/system", WIDE, "dark"),
 )
+# Two files of the demo, whose comparison is a page without the service.
+DEMO_FILES: Final = tuple(Path(__file__).parents[2] / f"demo/traces/run-{n}.jsonl" for n in (1, 2))
+FILES_PICTURE: Final = "compare-files-light"
 DOCS_HEIGHT: Final = 1400
 DOCS_QUALITY: Final = 50
 DOCS_FOLDER: Final = Path(__file__).parents[2] / "docs" / "pictures"
@@ -156,6 +162,26 @@ def take_picture(
     return int(size[0]) - width
 
 
+def take_docs_pictures(page: Page) -> None:
+    """The pictures of `docs/pictures/`."""
+
+    def store(name: str, width: int, theme: Theme) -> None:
+        file = DOCS_FOLDER / f"{name}.webp"
+        take_picture(
+            page, file, width=width, theme=theme, max_height=DOCS_HEIGHT, quality=DOCS_QUALITY
+        )
+
+    for name, path, width, theme in DOCS:
+        open_path(page, path)
+        store(name, width, theme)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "comparison.html"
+        words = ["compare", *map(str, DEMO_FILES), "--metrics", "ROUGE", "--html", str(file)]
+        CliRunner().invoke(cli, words, catch_exceptions=False)
+        page.goto(file.as_uri())
+        store(FILES_PICTURE, WIDE, "light")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path)
@@ -170,12 +196,7 @@ def main() -> None:
         browser = launch_chromium(playwright, chromium)
         with opened_page(browser, service) as page:
             if options.docs:
-                for name, path, width, theme in DOCS:
-                    open_path(page, path)
-                    take_picture(
-                        page, DOCS_FOLDER / f"{name}.webp", width=width, theme=theme,
-                        max_height=DOCS_HEIGHT, quality=DOCS_QUALITY,
-                    )  # fmt: skip
+                take_docs_pictures(page)
                 return
             options.folder.mkdir(parents=True, exist_ok=True)
             for path in options.paths or page_paths():

@@ -1,4 +1,4 @@
-"""The charts of `docs/statistics.md`, drawn by the code of the run charts.
+"""The charts of `docs/statistics.md` and `docs/comparison.md`, drawn by the code of the run charts.
 
 `python -m tests.support.statistics_pictures` writes them.
 """

@@ -64,7 +64,7 @@ def score(
 ) -> None:
     """Compute metrics of a file of results. No server is needed.
 
-    Metrics that call a model (docs/metrics.md) use the server of MOSAICO_LLM_BASE_URL, and only
+    Metrics that call a model (docs/metrics-models.md) use the server of MOSAICO_LLM_BASE_URL, and only
     when they are named.
 
     Exit codes: 0 computed, 2 the file is missing or has no trace, 3 the formula is undefined or a

@@ -1,7 +1,7 @@
 """Cron expressions of six fields, second first: the instants at which a schedule is due.
 
 An expression fires at every instant whose wall clock in the zone matches all six fields, including
-both day fields. Meaning: CronExpression of Spring Framework 7; see docs/schedules.md.
+both day fields. Meaning: CronExpression of Spring Framework 7; see docs/cron.md.
 """
 
 import calendar

@@ -1,6 +1,6 @@
 """Parser of cron expressions: six fields of text, second first, to sets of bits.
 
-Syntax: CronExpression of Spring Framework 7, without its loose forms; see docs/schedules.md.
+Syntax: CronExpression of Spring Framework 7, without its loose forms; see docs/cron.md.
 """
 
 import re

@@ -32,7 +32,7 @@ WINDOWS: Final = (1, 2, 3, 4, 5, 8, 13, 21, 30)
 LONG_REFERENCE: Final = 8
 DEFAULT_FALSE_PAGES: Final = 0.25
 MAX_FALSE_PAGES: Final = 2.0
-# The limit that keeps this number (see `docs/alerts.md`), and how its square grows as pages become rarer.
+# The limit that keeps this number (see `docs/research/detection.md`), and how its square grows as pages become rarer.
 DEFAULT_LIMIT: Final = 3.2
 LIMIT_SLOPE: Final = 2.15
 # Larger ratios are not told apart, so that every score can be stored as JSON.

@@ -1,4 +1,4 @@
-"""The commands and names in docs/alerts.md."""
+"""The commands and names in the pages about alerts."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,8 @@ from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
 from tests.support.page_commands import command_environment, run_command
 from tests.support.service import Service, pair, working
 
-PAGE = "docs/alerts.md"
+# The commands of a page go on where those of the page before ended.
+PAGES = ("docs/alerts.md", "docs/incidents.md", "docs/alert-rules.md")
 
 
 def test_docs_alerts__commands_answer_as_shown(benchmark_service: Service, tmp_path: Path) -> None:
@@ -18,7 +19,7 @@ def test_docs_alerts__commands_answer_as_shown(benchmark_service: Service, tmp_p
         benchmark_service.upload(traces, run_name=name)
     environment = command_environment(benchmark_service, tmp_path)
     with working(benchmark_service):
-        for block in blocks(PAGE, "console"):
+        for block in [block for page in PAGES for block in blocks(page, "console")]:
             for command, output in examples(block):
                 done = run_command(command, environment, tmp_path)
                 transcript = f"{command}\n{done.stdout}{done.stderr}"
@@ -28,7 +29,7 @@ def test_docs_alerts__commands_answer_as_shown(benchmark_service: Service, tmp_p
 
 
 def test_docs_alerts__name_every_field_condition_state_and_policy() -> None:
-    text = (ROOT / PAGE).read_text()
+    text = "".join((ROOT / page).read_text() for page in PAGES)
     named = set(re.findall(r"`([A-Za-z_]+)`", text))
     fields = {info.alias for info in AlertConfigBody.model_fields.values()}
     words = {*Condition, *AlertStatus, *NoDataPolicy}

@@ -1,4 +1,4 @@
-"""docs/ci.md: the command prints the table, the settings exist, and the example tests pass."""
+"""docs/ci.md and docs/pytest.md: the command prints the table, the settings exist, and the example tests pass."""
 
 import csv
 import re
@@ -13,12 +13,12 @@ from mosaico.sdk.pytest_plugin import UPDATE
 from tests.support.inner_pytest import run_inner_pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = ROOT / "docs" / "ci.md"
 
 
-def blocks(language: str) -> list[str]:
+def blocks(language: str, page: str = "ci") -> list[str]:
     pattern = rf"^```{language}\n(.*?)^```"
-    return re.findall(pattern, PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    return re.findall(pattern, text, re.DOTALL | re.MULTILINE)
 
 
 def test_ci_page__command_prints_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def test_ci_page__settings_are_those_of_the_files() -> None:
 
 
 def test_ci_page__example_tests_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    [block] = blocks("python")
+    [block] = blocks("python", "pytest")
     (tmp_path / "test_bot.py").write_text(block)
     monkeypatch.chdir(tmp_path)
     assert run_inner_pytest(UPDATE) == 0

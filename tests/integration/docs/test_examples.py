@@ -1,4 +1,4 @@
-"""README.md and docs/extending.md: the examples work, and every link has a target."""
+"""README.md and docs/extending*.md: the examples work."""
 
 import re
 from pathlib import Path
@@ -40,10 +40,14 @@ class Example(NamedTuple):
     output: str
 
 
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(
-        rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE
-    )
+def text_of(pages: str) -> str:
+    """The text of a page, or of all pages of a pattern in the order of their names."""
+    return "".join(path.read_text("utf-8") for path in sorted(ROOT.glob(pages)))
+
+
+def blocks(pages: str, language: str) -> list[str]:
+    """The code blocks of a page, or of all pages of a pattern."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text_of(pages), re.DOTALL | re.MULTILINE)
 
 
 def examples(block: str) -> list[Example]:
@@ -93,9 +97,9 @@ def forget(registry: Registry[Any], monkeypatch: pytest.MonkeyPatch) -> None:
 def test_extending_page__examples_run() -> None:
     """A plugin is a whole file; what uses it goes on where that ended."""
     names: dict[str, Any] = {}
-    for block in blocks("docs/extending.md", "python"):
+    for block in blocks("docs/extending*.md", "python"):
         own: dict[str, Any] = {} if "def register(" in block else names
-        exec(compile(block, "docs/extending.md", "exec"), own)
+        exec(compile(block, "docs/extending*.md", "exec"), own)
         if own is not names:
             [plugin_type] = get_type_hints(own["register"])["add"].__args__
             own["register"](REGISTRIES[plugin_type].register)
@@ -109,7 +113,7 @@ def test_extending_page__examples_run() -> None:
 
 def test_pages__plugin_examples_import_the_public_package_only() -> None:
     pages = ("extending", "metrics", "bashkit-eval", "ot-bench")
-    examples = [block for page in pages for block in blocks(f"docs/{page}.md", "python")]
+    examples = [block for page in pages for block in blocks(f"docs/{page}*.md", "python")]
     assert len(examples) > len(pages)
     assert [
         block for block in examples if re.search(r"^(from|import) app", block, re.MULTILINE)

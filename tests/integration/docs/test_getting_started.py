@@ -1,4 +1,4 @@
-"""docs/getting-started.md: `init` prints these lines, and the file that it writes judges files."""
+"""`init` prints the lines of docs/getting-started.md, and its file judges files as docs/compare-files.md shows."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from mosaico.cli import cli
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "getting-started.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 @pytest.fixture
@@ -29,14 +29,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def block(language: str) -> str:
-    match = re.search(rf"^```{language}\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+def block(page: str, language: str) -> str:
+    text = (DOCS / page).read_text()
+    match = re.search(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     assert match is not None
     return match[1]
 
 
 def test_getting_started__init_prints_the_page(folder: Path) -> None:
-    command, _, printed = block("console").removeprefix("$ mosaico ").partition("\n")
+    command, _, printed = (
+        block("getting-started.md", "console").removeprefix("$ mosaico ").partition("\n")
+    )
     done = CliRunner().invoke(cli, command.split())
     assert done.exit_code == 0, done.output
     assert sorted(done.output.splitlines()) == sorted(printed.splitlines())
@@ -46,4 +49,4 @@ def test_getting_started__file_judges_files_and_says_the_line(folder: Path) -> N
     assert CliRunner().invoke(cli, ["init"]).exit_code == 0
     done = CliRunner().invoke(cli, ["compare", "last-week.csv", "today.csv"])
     assert done.stdout.startswith("REGRESSED: pass rate")
-    assert block("text").strip() in done.stderr
+    assert block("compare-files.md", "text").strip() in done.stderr

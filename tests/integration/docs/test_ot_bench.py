@@ -1,4 +1,4 @@
-"""docs/ot-bench.md: commands, examples and the names that it must contain."""
+"""docs/ot-bench*.md: commands, examples and the names that it must contain."""
 
 import json
 import re
@@ -23,13 +23,9 @@ from mosaico.harness.mcp.evaluator_registry import (
     validate_evaluator,
 )
 from mosaico.harness.mcp.evaluator_registry import EvaluatorResult as Verdict
+from tests.integration.docs.test_examples import ROOT, blocks, text_of
 
-ROOT = Path(__file__).resolve().parents[3]
-PAGE = ROOT / "docs" / "ot-bench.md"
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+PAGES = "docs/ot-bench*.md"
 
 
 @pytest.fixture
@@ -44,7 +40,7 @@ def test_ot_bench_page__commands_print_the_documented_output(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)
-    [console] = blocks("console")
+    [console] = blocks(PAGES, "console")
     for part in re.split(r"^\$ ot-bench ", console, flags=re.MULTILINE)[1:]:
         command, _, output = part.partition("\n")
         done = CliRunner().invoke(cli, command.split())
@@ -53,7 +49,7 @@ def test_ot_bench_page__commands_print_the_documented_output(
 
 def test_ot_bench_page__example_file_follows_the_conventions(tmp_path: Path) -> None:
     path = tmp_path / "bench.yaml"
-    path.write_text(blocks("yaml")[0])
+    path.write_text(blocks("docs/ot-bench-files.md", "yaml")[0])
     done = CliRunner().invoke(cli, ["validate", "--strict", str(path)])
     assert done.exit_code == 0, done.output
     assert (
@@ -63,9 +59,9 @@ def test_ot_bench_page__example_file_follows_the_conventions(tmp_path: Path) -> 
 
 @pytest.mark.usefixtures("_registries")
 def test_ot_bench_page__example_evaluator_is_usable_by_name() -> None:
-    [block] = blocks("python")
+    [block] = blocks(PAGES, "python")
     names: dict[str, Any] = {}
-    exec(compile(block, "docs/ot-bench.md", "exec"), names)
+    exec(compile(block, "docs/ot-bench-evaluators.md", "exec"), names)
     names["register"](EVALUATORS.register)
     assert list(validate_evaluator(EvaluatorConfig(checks={"calls_max": 3}))) == []
 
@@ -95,7 +91,7 @@ def test_ot_bench_page__one_entry_point_registers_checks_and_evaluators(
 
 
 def test_ot_bench_page__example_benchmark_uses_a_demo_file() -> None:
-    [block] = blocks("json")
+    [block] = blocks(PAGES, "json")
     benchmark = BenchmarkCreate.model_validate(json.loads(block))
     assert isinstance(benchmark.harness, McpHarnessSettings)
     assert validate_harness(benchmark.dataset_ref, benchmark.harness) is None
@@ -104,11 +100,11 @@ def test_ot_bench_page__example_benchmark_uses_a_demo_file() -> None:
 
 def test_ot_bench_page__names_every_harness_field() -> None:
     names = [field.alias or name for name, field in McpHarnessSettings.model_fields.items()]
-    assert [name for name in names if f"`{name}`" not in PAGE.read_text()] == []
+    assert [name for name in names if f"`{name}`" not in text_of(PAGES)] == []
 
 
 def test_ot_bench_page__named_tests_and_files_exist() -> None:
-    text = PAGE.read_text()
+    text = text_of(PAGES)
     tests = [path.read_text() for path in (ROOT / "tests").glob("*/*/test_*.py")]
     defined = {
         name for test in tests for name in re.findall(r"^def (test_\w+)", test, re.MULTILINE)

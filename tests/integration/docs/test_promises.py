@@ -1,13 +1,12 @@
-"""The table of promises: their words stand in the pages, and their tests exist."""
+"""The tables of promises: their words stand in the pages, and their tests exist."""
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[3]
+from tests.integration.docs.test_examples import ROOT, text_of
+
 DOCS = ROOT / "docs"
-PAGES = {"security.md", "deployment.md", "database.md", "langfuse.md"}
 
 
 class Promise(NamedTuple):
@@ -19,8 +18,7 @@ class Promise(NamedTuple):
 
 
 def promises() -> Iterator[Promise]:
-    sections = re.split(r"^## ", (DOCS / "promises.md").read_text(), flags=re.MULTILINE)[1:]
-    for section in sections:
+    for section in re.split(r"^## ", text_of("docs/promises*.md"), flags=re.MULTILINE)[1:]:
         page, _, rows = section.partition("\n")
         for words, tests in re.findall(r"^\| (.+?) \| (`test_.+) \|$", rows, re.MULTILINE):
             yield Promise(page, words, re.findall(r"`(test_\w+)`", tests))
@@ -32,8 +30,8 @@ def on_one_line(text: str) -> str:
 
 def test_promises__words_stand_in_their_pages() -> None:
     rows = list(promises())
-    assert {row.page for row in rows} == PAGES
-    texts = {page: on_one_line((DOCS / page).read_text()) for page in PAGES}
+    assert len(rows) > 150
+    texts = {page: on_one_line((DOCS / page).read_text()) for page in {row.page for row in rows}}
     assert [row.words for row in rows if row.words not in texts[row.page]] == []
 
 

@@ -1,4 +1,4 @@
-"""docs/bashkit-eval.md: commands, example files and the names that it must contain."""
+"""docs/bashkit-eval*.md: commands, example files and the names that it must contain."""
 
 import json
 import shlex
@@ -12,15 +12,15 @@ from mosaico.harness.bash.check_registry import CHECKS, Check, CheckEvidence, lo
 from mosaico.harness.bash.cli import cli
 from mosaico.harness.harness_config import BashHarnessSettings
 from mosaico.llm.conversation import Provider
-from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
+from tests.integration.docs.test_examples import ROOT, blocks, examples, matches, text_of
 from tests.support.bash_eval import call, evidence
 
-PAGE = "docs/bashkit-eval.md"
+PAGES = "docs/bashkit-eval*.md"
 
 
 def test_page__commands_print_shown_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    for block in blocks(PAGE, "console"):
+    for block in blocks(PAGES, "console"):
         for command, output in examples(block):
             program, *words = shlex.split(command)
             assert program == "bashkit-eval"
@@ -30,7 +30,8 @@ def test_page__commands_print_shown_output(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_page__script_passes_task(tmp_path: Path) -> None:
-    script, task, benchmark = blocks(PAGE, "json")
+    script, benchmark = blocks("docs/bashkit-eval.md", "json")
+    [task] = blocks("docs/bashkit-eval-files.md", "json")
     (tmp_path / "tasks.jsonl").write_text(json.dumps(json.loads(task)))
     (tmp_path / "script.jsonl").write_text(script)
     words = ["run", "tasks.jsonl", "--provider", "scripted", "--model", "script.jsonl"]
@@ -40,15 +41,15 @@ def test_page__script_passes_task(tmp_path: Path) -> None:
 
 
 def test_page__names_every_harness_field() -> None:
-    text = (ROOT / PAGE).read_text()
+    text = text_of(PAGES)
     names = [field.alias or name for name, field in BashHarnessSettings.model_fields.items()]
     assert [name for name in names if f"`{name}`" not in text] == []
 
 
 def test_page__example_check_works() -> None:
     names: dict[str, Any] = {}
-    [block] = blocks(PAGE, "python")
-    exec(compile(block, PAGE, "exec"), names)
+    [block] = blocks(PAGES, "python")
+    exec(compile(block, PAGES, "exec"), names)
     added: dict[str, Check] = {}
     names["register"](added.__setitem__)
     call_evidence: CheckEvidence = evidence(call("yes, please"))
@@ -57,7 +58,7 @@ def test_page__example_check_works() -> None:
 
 def test_page__names_every_check_provider_and_command() -> None:
     load_checks()
-    text = (ROOT / PAGE).read_text()
+    text = text_of(PAGES)
     for name in (*CHECKS.names(), *Provider):
         assert f"`{name}" in text
     commands = [command.name for command in cli.registered_commands]

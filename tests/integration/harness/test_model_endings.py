@@ -1,6 +1,6 @@
 """Models and endings: what each provider answers, through its SDK, is the same result; `test_endings.py` shows it in both harnesses.
 
-A dash in the table of docs/bashkit-eval.md is an ending that the API does not have.
+A dash in the table of docs/bashkit-eval-tests.md is an ending that the API does not have.
 """
 
 import asyncio

@@ -128,7 +128,7 @@ def test_docs__experiment_and_its_benchmark_work(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exporter, experiment = blocks("docs/otel.md", "python")
-    benchmark, agent, production = blocks("docs/otel.md", "json")
+    production, agent, benchmark = blocks("docs/otel.md", "json")
     key = service.client.headers["Authorization"].removeprefix("Bearer ")
     names: dict[str, object] = {}
     base_url = str(service.client.base_url)

@@ -1,4 +1,4 @@
-"""docs/extending.md: the source for Phoenix, as a package of one file, against a server that answers like Phoenix."""
+"""docs/extending-sources.md: the source for Phoenix, as a package of one file, against a server that answers like Phoenix."""
 
 import json
 import re
@@ -123,11 +123,13 @@ def running_phoenix() -> Iterator[PhoenixServer]:
 @pytest.fixture
 def phoenix(monkeypatch: pytest.MonkeyPatch, plugins: None) -> Iterator[PhoenixServer]:
     """The server, and the source of the page in the registry."""
-    [package] = [block for block in blocks("docs/extending.md", "python") if '"phoenix"' in block]
+    [package] = [
+        block for block in blocks("docs/extending-sources.md", "python") if '"phoenix"' in block
+    ]
     assert len(package.splitlines()) <= MAX_LINES
     forget(TRACE_SOURCES, monkeypatch)
     names: dict[str, Any] = {}
-    exec(compile(package, "docs/extending.md", "exec"), names)
+    exec(compile(package, "docs/extending-sources.md", "exec"), names)
     names["register"](TRACE_SOURCES.register)
     with running_phoenix() as server:
         server.answers = {

@@ -1,4 +1,4 @@
-"""The examples of docs/schedules.md give the documented results."""
+"""The examples of docs/schedules.md and docs/cron.md give the documented results."""
 
 from pathlib import Path
 
@@ -11,7 +11,8 @@ def test_the_commands_of_the_page_answer_as_shown(
     prepared_service: Service, tmp_path: Path
 ) -> None:
     environment = command_environment(prepared_service, tmp_path)
-    for block in blocks("docs/schedules.md", "console"):
+    pages = ("docs/schedules.md", "docs/cron.md")
+    for block in [block for page in pages for block in blocks(page, "console")]:
         for command, output in examples(block):
             done = run_command(command, environment, tmp_path)
             assert matches(done.stdout, output), f"{command}\n{done.stdout}{done.stderr}"

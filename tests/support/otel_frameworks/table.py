@@ -1,4 +1,4 @@
-"""Writes the table of frameworks in docs/otel.md from the fixtures of the tests.
+"""Writes the table of frameworks in docs/otel-mapping.md from the fixtures of the tests.
 
 python -m tests.support.otel_frameworks.table
 """
@@ -9,7 +9,7 @@ from typing import Final
 from tests.support.otel_frameworks.fixtures import FIXTURES
 from tests.support.otel_frameworks.form import Fixture
 
-FILE: Final = Path(__file__).parents[3] / "docs" / "otel.md"
+FILE: Final = Path(__file__).parents[3] / "docs" / "otel-mapping.md"
 BEGIN: Final = "<!-- The table is generated: python -m tests.support.otel_frameworks.table -->\n"
 END: Final = "<!-- End of the generated table. -->\n"
 _HEAD: Final = (

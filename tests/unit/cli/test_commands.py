@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from mosaico.cli import cli
 from mosaico.core.errors import AppError
-from tests.support.cli_reference import MARK, PAGE, LeafCommand, commands, page
+from tests.support.cli_reference import FOLDER, MARK, PAGE, LeafCommand, commands, pages
 from tests.support.waiting import LIVENESS_S
 
 ALL = list(commands())
@@ -21,7 +21,7 @@ NAMES = [" ".join(leaf.words) for leaf in ALL]
 HEAVY = ("sqlalchemy", "fastapi", "httpx", "lark", "rich", "psycopg", "pydantic_settings")
 
 
-written_page = cache(page)
+written_pages = cache(pages)
 
 
 def options(leaf: LeafCommand) -> list[Any]:
@@ -210,7 +210,8 @@ def test_output__ascii_terminal_is_not_an_error() -> None:
 
 
 def test_docs__reference_is_current() -> None:
-    assert PAGE.read_text() == written_page(), "run: python -m tests.support.cli_reference"
+    current = {path: path.read_text() for path in (PAGE, *FOLDER.iterdir())}
+    assert current == written_pages(), "run: python -m tests.support.cli_reference"
 
 
 @pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them

@@ -14,8 +14,8 @@ def test_verdicts__each_has_a_symbol_of_its_own() -> None:
     assert len(set(symbols.VERDICTS.values())) == len(Verdict)
 
 
-def test_verdicts__page_about_statistics_shows_the_same_symbols() -> None:
-    text = (ROOT / "docs" / "statistics.md").read_text()
+def test_verdicts__page_about_them_shows_the_same_symbols() -> None:
+    text = (ROOT / "docs" / "verdicts.md").read_text()
     assert dict(re.findall(r"^\| `([A-Z_]+)` (\S) \|", text, re.MULTILINE)) == symbols.VERDICTS
 
 

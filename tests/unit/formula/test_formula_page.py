@@ -1,4 +1,4 @@
-"""docs/formula.md: tables, examples and commands."""
+"""docs/formula*.md: tables, examples and commands."""
 
 import json
 import re
@@ -13,8 +13,10 @@ from typer.testing import CliRunner
 from mosaico.formula import compile_formula, help_document, parse, read_reference
 from mosaico.metrics.formula_cli import cli
 
-PAGE = Path(__file__).parents[3] / "docs" / "formula.md"
-TEXT = PAGE.read_text(encoding="utf-8")
+PAGES = [
+    Path(__file__).parents[3] / "docs" / f"{name}.md" for name in ("formula", "formula-reference")
+]
+TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 HELP = help_document()
 
 
@@ -56,8 +58,8 @@ def test_formula_page__tables_match_the_checker(name: str) -> None:
 
 
 def test_formula_page__python_examples_run() -> None:
-    document = Sybil(parsers=[PythonCodeBlockParser()]).parse(PAGE)
-    examples = list(document.examples())
+    parser = Sybil(parsers=[PythonCodeBlockParser()])
+    examples = [example for page in PAGES for example in parser.parse(page).examples()]
     assert len(examples) == 5
     for example in examples:
         example.evaluate()

@@ -157,7 +157,7 @@ def test_benchmark_schema__error_has_the_path_of_the_flaw(
 
 
 def test_page__lists_every_tag_of_the_taxonomy() -> None:
-    page = (FOLDER.parents[1] / "docs" / "ot-bench.md").read_text()
+    page = (FOLDER.parents[1] / "docs" / "ot-bench-files.md").read_text()
     table = page.partition("| Tags of | |\n")[2].partition("\n\n")[0]
     listed = [re.findall(r"`([^`]+)`", row) for row in table.splitlines()[1:]]
     assert listed == [list(tags) for tags in TAGS.values()]

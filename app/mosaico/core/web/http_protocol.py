@@ -2,7 +2,7 @@
 
 A deadline for headers, a limit of connections per address, the end of a connection whose request has two lengths, and
 problem documents for malformed requests. Deadlines of bodies and responses, and compression, are the task of the proxy
-in front of the service (docs/deployment.md).
+in front of the service (docs/network.md).
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 To add a framework: a row in the file of its family, its place in `CONVENTIONS`, and a fixture in
 `tests/support/otel_frameworks`. What a library writes under its own names comes before the conventions that it also follows,
-and values of any kind come last. Within a row the first place that is filled counts. Facts by version: docs/otel.md.
+and values of any kind come last. Within a row the first place that is filled counts. Facts by version: docs/otel-mapping.md.
 """
 
 from collections.abc import Mapping

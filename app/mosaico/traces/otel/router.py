@@ -149,5 +149,5 @@ def export_metrics() -> Response:
     """Refuse metrics: tokens and durations are read from spans."""
     raise UnsupportedSignal(
         "MOSAICO reads tokens and durations from spans; set OTEL_METRICS_EXPORTER=none so that metrics are not sent here"
-        " (docs/otel.md)"
+        " (docs/otel-mapping.md)"
     )
