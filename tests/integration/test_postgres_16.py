@@ -10,7 +10,7 @@ import pytest
 
 from mosaico.core.db import Database
 from mosaico.core.encryption import SecretBox
-from mosaico.core.migrations import downgrade, upgrade
+from mosaico.core.migrations import upgrade
 from mosaico.core.resources import Resources
 from mosaico.jobs.process_pool import ProcessPool
 from mosaico.postgres.programs import LIBRARIES, PACKAGE, packaged_binaries, run_as, server_account
@@ -53,8 +53,6 @@ def postgres_16() -> Iterator[str]:
 def test_postgres_16__run_completes(
     postgres_16: str, tmp_path: Path, metric_pool: ProcessPool, plugins: None
 ) -> None:
-    upgrade(postgres_16)
-    downgrade(postgres_16, "base")
     upgrade(postgres_16)
     db = Database(postgres_16, pool_size=5)
     box = SecretBox.from_keys(["bW9zYWljby1wb3N0Z3Jlcy0xNi10ZXN0LWtleS0zMmI="])
