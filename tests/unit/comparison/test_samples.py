@@ -8,7 +8,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from benchmarks.calibration import measure_samples
 from benchmarks.simulated_pairs import (
@@ -27,6 +26,9 @@ from mosaico.statistics.trials import FloatArray
 from mosaico.statistics.two_samples import SampledShare, share_change_test
 from mosaico.statistics.verdict_rules import ALPHA, ChangeVerdict, Note, Scale, Verdict
 from mosaico.statistics.whole_runs import RunEffect
+from tests.support.references import IN_ONE_PROCESS, Reference
+
+stats = Reference("scipy.stats")
 
 SEED = 43
 PAIRS = 400
@@ -126,6 +128,7 @@ def test_free_traces__count_as_half_of_the_smallest_other() -> None:
     assert change.effect == pytest.approx(math.sqrt(2) - 1)
 
 
+@IN_ONE_PROCESS
 @pytest.mark.parametrize(
     ("first", "second"), [((56, 70), (48, 80)), ((9, 10), (3, 10)), ((10, 10), (0, 20))]
 )

@@ -18,15 +18,17 @@ from mosaico.harness.reports.text import terminal_report
 from mosaico.harness.results import AttemptOutcome, ConversationEnding
 from mosaico.llm.conversation import StopReason, Turn
 from mosaico.llm.errors import LlmError, LlmErrorKind
-from mosaico.llm.openai_chat import read_completion
-from mosaico.llm.openai_responses import read_turn_items
 from mosaico.llm.sdk import error_of_response
 from tests.support.bash_eval import task
 from tests.support.bash_turns import ScriptedTurns, run_all, turn
 from tests.support.mcp_bench import Ran, ScriptedModel, harness_task, run
+from tests.support.references import Reference
 
 pytestmark = pytest.mark.usefixtures("loaded_checks", "loaded_evaluators")
 IN_ONE_PROCESS: Final = pytest.mark.xdist_group("sdks of models")
+anthropic_messages = Reference("mosaico.llm.anthropic_messages")
+openai_chat = Reference("mosaico.llm.openai_chat")
+openai_responses = Reference("mosaico.llm.openai_responses")
 
 Reply: TypeAlias = Callable[[], Turn | LlmError]
 REFUSED: Final = "I cannot help with that."
@@ -34,21 +36,20 @@ REFUSED: Final = "I cannot help with that."
 
 def chat(finish_reason: str, **message: Any) -> Turn:
     choice = {"finish_reason": finish_reason, "message": {"content": None, **message}}
-    return read_completion({"choices": [choice]})
+    return openai_chat.read_completion({"choices": [choice]})
 
 
 def responses(*parts: dict[str, Any], status: str = "completed", reason: str | None = None) -> Turn:
     output = [{"type": "message", "content": list(parts)}] if parts else []
-    return read_turn_items(
+    return openai_responses.read_turn_items(
         {"status": status, "incomplete_details": {"reason": reason}, "output": output}
     )
 
 
 def messages(stop_reason: str, *content: dict[str, Any], **fields: Any) -> Turn:
-    # The SDK takes a second to import, in each process that collects this file.
-    from mosaico.llm.anthropic_messages import read_message
-
-    return read_message({"stop_reason": stop_reason, "content": list(content), **fields})
+    return anthropic_messages.read_message(
+        {"stop_reason": stop_reason, "content": list(content), **fields}
+    )
 
 
 def status_error(status: int, **error: Any) -> LlmError:
