@@ -121,8 +121,6 @@ class Worker:
                 queues=cast("Collection[str]", self._queues),
                 concurrency=self._concurrency,
                 wait=False,
-                # It looks for further jobs itself; to listen takes a session of the database.
-                listen_notify=False,
                 install_signal_handlers=False,
             )
 
