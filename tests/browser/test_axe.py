@@ -1,11 +1,11 @@
-"""What our use of axe-core finds: a wrong color in either theme and a small target, also beside others of the same kind."""
+"""What our use of axe-core finds: a wrong color in either theme, also beside texts of the same kind."""
 
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.axe import find_all_violations, find_violations
+from tests.browser.axe import find_color_violations, find_violations
 from tests.browser.conftest import Site
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -24,23 +24,6 @@ ADD_TEXTS = """([color, theme, background]) => {
     element.textContent = text;
     document.querySelector("main").append(element);
   }
-}"""
-
-# Buttons of one class and of 10 pixels: far from each other, which is allowed, but for the last two.
-ADD_BUTTONS = """() => {
-  const sheet = new CSSStyleSheet();
-  sheet.replaceSync("button.small { position: static; width: 10px; height: 10px; min-height: 0; padding: 0; border: 0; margin: 40px 40px 40px 0 }");
-  document.adoptedStyleSheets.push(sheet);
-  const row = document.createElement("div");
-  row.style.display = "flex";
-  for (const name of ["first", "second", "third", "fourth", "fifth"]) {
-    const button = document.createElement("button");
-    button.className = "small";
-    button.setAttribute("aria-label", name);
-    if (name === "fourth") button.style.marginRight = "2px";
-    row.append(button);
-  }
-  document.querySelector("main").append(row);
 }"""
 
 
@@ -68,17 +51,4 @@ def test_violations__faint_text_of_the_dark_theme_is_found(page: Page) -> None:
         [violation] = find_violations(page)
         assert violation.startswith("color-contrast: ")
         assert "a text in #ccc" in violation
-    assert len(find_all_violations(page)) == 1
-
-
-def test_violations__small_target_beside_another_is_found(page: Page) -> None:
-    page.evaluate(ADD_BUTTONS)
-
-    # The first three are far enough from each other to be right, and the last two are not.
-    for _ in range(2):
-        violations = find_violations(page)
-        assert len(violations) == 2, violations
-        for violation, name in zip(violations, ("fourth", "fifth"), strict=True):
-            assert violation.startswith("target-size: ")
-            assert f'aria-label="{name}"' in violation
-    assert len(find_all_violations(page)) == 2
+    assert len(find_color_violations(page)) == 1
