@@ -36,20 +36,23 @@ REFUSED: Final = "I cannot help with that."
 
 def chat(finish_reason: str, **message: Any) -> Turn:
     choice = {"finish_reason": finish_reason, "message": {"content": None, **message}}
-    return openai_chat.read_completion({"choices": [choice]})
+    ended: Turn = openai_chat.read_completion({"choices": [choice]})
+    return ended
 
 
 def responses(*parts: dict[str, Any], status: str = "completed", reason: str | None = None) -> Turn:
     output = [{"type": "message", "content": list(parts)}] if parts else []
-    return openai_responses.read_turn_items(
+    ended: Turn = openai_responses.read_turn_items(
         {"status": status, "incomplete_details": {"reason": reason}, "output": output}
     )
+    return ended
 
 
 def messages(stop_reason: str, *content: dict[str, Any], **fields: Any) -> Turn:
-    return anthropic_messages.read_message(
+    ended: Turn = anthropic_messages.read_message(
         {"stop_reason": stop_reason, "content": list(content), **fields}
     )
+    return ended
 
 
 def status_error(status: int, **error: Any) -> LlmError:
