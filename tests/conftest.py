@@ -48,7 +48,7 @@ gc.set_threshold(50_000, 20, 20)
 # How long an example takes says how busy the machine is, and nothing about the code. Each run makes
 # other examples; `make prove` makes many at once.
 settings.register_profile(
-    "tests", deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow]
+    "tests", deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("prove", parent=settings.get_profile("tests"), max_examples=500)
 settings.load_profile("tests")

@@ -6,6 +6,7 @@ One interpreter imports one thing after the other: what a later step must not lo
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -57,38 +58,27 @@ def test_comparison__does_not_load_all_of_scipy() -> None:
     assert "scipy.stats" not in _modules_after_each_step()["comparison"]
 
 
-@pytest.mark.parametrize("command", ["gate", "compare", "score", "score of Python"])
-def test_command_of_files__loads_no_server_and_no_distributions(
-    command: str, tmp_path: Path
-) -> None:
+def test_commands_of_files__load_no_server_and_no_distributions(tmp_path: Path) -> None:
     """The database takes half a second of CPU to import and `scipy.stats` as long: they are most of a short command."""
     before, after = tmp_path / "before.jsonl", tmp_path / "after.jsonl"
     for file, passed in ((before, 18), (after, 17)):
         rows = ({"id": f"i{number}", "pass": number < passed} for number in range(20))
         file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    arguments = {
-        "gate": ["gate", "--run", str(after), "--baseline", str(before)],
-        "compare": ["compare", str(before), str(after)],
-        "score": ["score", str(after)],
-    }
-    program = f"import mosaico; mosaico.score({str(after)!r})"
-    if command in arguments:
-        program = f"import sys; sys.argv[1:] = {arguments[command]!r}\n"
-        program += "import mosaico.cli\ntry: mosaico.cli.main()\nexcept SystemExit as end: assert not end.code"
-    program += "\nimport sys; sys.stderr.write('\\n' + ' '.join(sys.modules))"
-    completed = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-        timeout=LIVENESS_S,
+    commands = (
+        ["score", after],
+        ["gate", "--run", after, "--baseline", before],
+        ["compare", before, after, "--no-html"],
     )
-    loaded = {*completed.stderr.rpartition("\n")[2].split()}
-    assert "mosaico.traces.files.trace_file" in loaded
-    assert not loaded & {"sqlalchemy", "psycopg", "scipy.stats", "fastapi", "starlette"}
-    if command.startswith("score"):
-        assert not loaded & NUMERICAL
+    steps = {"score of Python": f"import mosaico; mosaico.score({str(after)!r})"}
+    for words in commands:
+        arguments = ["mosaico", *map(str, words)]
+        run = "mosaico.cli.main()\nexcept SystemExit as end: assert not end.code"
+        steps[arguments[1]] = f"import mosaico.cli; sys.argv = {arguments!r}\ntry: {run}"
+    loaded = {name: {*modules} for name, modules in _modules_after(steps, tmp_path).items()}
+    for modules in loaded.values():
+        assert "mosaico.traces.files.trace_file" in modules
+        assert not modules & {"sqlalchemy", "psycopg", "scipy.stats", "fastapi", "starlette"}
+    assert not (loaded["score of Python"] | loaded["score"]) & NUMERICAL
 
 
 def _packages_after(step: str) -> set[str]:
@@ -97,15 +87,21 @@ def _packages_after(step: str) -> set[str]:
 
 @cache
 def _modules_after_each_step() -> dict[str, list[str]]:
+    return _modules_after(STEPS, Path.cwd())
+
+
+def _modules_after(steps: Mapping[str, str], folder: Path) -> dict[str, list[str]]:
+    """The modules that one new interpreter has loaded after each of the steps."""
     program = "import json, sys; steps = json.loads(sys.argv[1]); loaded = {}\n"
     program += "for name, code in steps.items(): exec(code); loaded[name] = [*sys.modules]\n"
-    program += "print(json.dumps(loaded))"
+    program += "print('\\n' + json.dumps(loaded))"
     completed = subprocess.run(
-        [sys.executable, "-c", program, json.dumps(STEPS)],
+        [sys.executable, "-c", program, json.dumps(steps)],
         capture_output=True,
         text=True,
         check=True,
+        cwd=folder,
         timeout=LIVENESS_S,
     )
-    modules: dict[str, list[str]] = json.loads(completed.stdout)
+    modules: dict[str, list[str]] = json.loads(completed.stdout.splitlines()[-1])
     return modules

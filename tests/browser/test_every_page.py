@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Iterator
 from html import unescape
 from http import HTTPStatus
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -161,6 +162,8 @@ def test_page__is_answered_without_inline_script_style_or_handler(visit: Visit) 
 
 def test_page__hostile_names_are_text(visit: Visit) -> None:
     """Criterion 29: names of 200 characters with markup and an override of the reading direction are text."""
+    if visit.is_empty:
+        return
     assert visit.page.locator("main script").count() == 0
     assert DIRECTION not in visit.page.locator("main").inner_text()
 
@@ -170,7 +173,9 @@ def test_hostile_names__are_on_most_pages(module_site: Site) -> None:
     write_rows_once(module_site)
     client, headers = module_site.service.client, {"Accept": "text/html"}
     texts = (client.get(path, headers=headers).text for path in page_paths())
-    assert sum(MARKED_DIRECTION in text for text in texts) > 30
+    marked = (text for text in texts if MARKED_DIRECTION in text)
+    # The other pages need not be read then.
+    assert len([*islice(marked, 31)]) == 31
 
 
 def test_page__without_data_names_the_next_step(visit: Visit) -> None:
@@ -205,13 +210,16 @@ def test_page__numbers_are_localized_with_a_minus_sign(visit: Visit) -> None:
 
 
 def test_page__is_accessible_in_both_themes(visit: Visit) -> None:
-    """Criterion 31: axe finds nothing, with closed parts opened, in each state with data and without."""
-    assert find_violations(visit.page) == []
+    """Criterion 31: axe finds nothing, with closed parts opened, in each state with data. Without data a page has the same
+    parts, and that of `/runs?text=nothing-matches`."""
+    if not visit.is_empty:
+        assert find_violations(visit.page) == []
 
 
 @pytest.mark.prove
 def test_page__every_text_is_accessible_in_both_themes(visit: Visit) -> None:
-    """Criterion 31, also for each further text of a style that was found right."""
+    """Criterion 31, also without data, and for each further text of a style that was found right."""
+    assert find_violations(visit.page) == []
     assert find_color_violations(visit.page) == []
 
 

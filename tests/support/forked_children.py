@@ -17,10 +17,14 @@ from mosaico.metrics import providers
 METRICS = tuple(
     module.name for module in pkgutil.walk_packages(providers.__path__, f"{providers.__name__}.")
 )
-# What the tests run in children. The stemmer of ROUGE imports pandas and scikit-learn, if they are there.
+# What runs in children: of a worker, of the API, and of the tests.
 CALLED = (
+    "mosaico.annotations.agreement",
     "mosaico.comparison.child_computation",
+    "mosaico.comparison.stored_run_comparison",
+    "mosaico.runs.series",
     "tests.support.first_starts",
+    "tests.support.lost_series",
     "mosaico.core.secret_files",
 )
 

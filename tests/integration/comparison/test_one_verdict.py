@@ -26,8 +26,9 @@ OUTCOMES = {
     "NOT_MEASURED": ("NOT_MEASURED", 3),
 }
 EVERY_KIND = pytest.mark.parametrize("data", DATA.values(), ids=DATA.keys())
-# The first data of each verdict, and of each metric that decides; `make prove` stores the others, too.
-STORED = {(data.verdict, data.metric): name for name, data in reversed(DATA.items())}.values()
+# The first data of each verdict and question; `make prove` stores the others, too. Which metric decides is computed
+# by the same functions for files, of which all data are tested.
+STORED = {(data.verdict, data.about): name for name, data in reversed(DATA.items())}.values()
 EVERY_STORED_KIND = pytest.mark.parametrize(
     "data",
     [

@@ -137,8 +137,8 @@ SCORES = {"Tone": 0.5, "Depth": 0.25, "Topic": "refund"}
         ({}, [SCORE, "LATENCY"], 130),
         ({}, ["LATENCY"], 130),
         ({"sampleSize": 110}, [SCORE, "LATENCY"], 130),
-        ({"sampleSize": 110}, ["LATENCY"], 130),
-        ({"sampleSize": 5000}, [SCORE, "LATENCY"], 130),
+        pytest.param({"sampleSize": 110}, ["LATENCY"], 130, marks=pytest.mark.prove),
+        pytest.param({"sampleSize": 5000}, [SCORE, "LATENCY"], 130, marks=pytest.mark.prove),
         ({"filters": {"tags": ["beta"]}}, [SCORE, "LATENCY"], 130),
     ],
     ids=[

@@ -4,7 +4,7 @@ import asyncio
 from array import array
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -15,7 +15,6 @@ from mosaico.core.http.async_client import outbound_async_client
 from mosaico.core.http.throttle import AsyncThrottle
 from mosaico.core.network_policy import PRIVATE_SERVERS, PUBLIC_ONLY, RefusedAddress
 from mosaico.llm.completion_pool import model_event_loop
-from mosaico.llm.completions import CompletionClient, new_client, open_completions
 from mosaico.llm.conversation import Usage
 from mosaico.llm.errors import (
     LlmAuthError,
@@ -50,9 +49,14 @@ from tests.support.llm import (
     vector_of,
 )
 from tests.support.model_waits import FakeSleep
+from tests.support.references import Reference
+
+if TYPE_CHECKING:
+    from mosaico.llm.completions import CompletionClient
 
 # The SDK takes half a second to import: one worker does it for all.
 pytestmark = pytest.mark.xdist_group("sdks of models")
+completions = Reference("mosaico.llm.completions")
 
 RETRIES = completion_retries(
     attempt_timeout_s=20.0, max_retries=2, first_wait_s=1.0, rate_limit_s=10.0
@@ -78,7 +82,7 @@ def run_in_model_loop(coroutine: Coroutine[Any, Any, T]) -> T:
 class BlockingClient:
     """A client that is called from the thread of the test."""
 
-    def __init__(self, client: CompletionClient) -> None:
+    def __init__(self, client: "CompletionClient") -> None:
         self._client = client
 
     def __enter__(self) -> Self:
@@ -101,7 +105,7 @@ def client(models: ModelService, sleep: FakeSleep) -> Iterator[BlockingClient]:
     http = outbound_async_client(timeout_s=20, max_bytes=2**20, policy=PRIVATE_SERVERS)
     throttle = AsyncThrottle(sleep.clock, sleep)
     with BlockingClient(
-        new_client(
+        completions.new_client(
             models.access,
             http,
             retries=RETRIES,
@@ -325,7 +329,7 @@ def test_client__silent_server_times_out(models: ModelService) -> None:
     retries = completion_retries(attempt_timeout_s=0.2, max_retries=1, first_wait_s=0.0)
     with (
         BlockingClient(
-            open_completions(models.access, policy=PRIVATE_SERVERS, retries=retries)
+            completions.open_completions(models.access, policy=PRIVATE_SERVERS, retries=retries)
         ) as opened,
         pytest.raises(LlmError) as raised,
     ):
@@ -338,14 +342,14 @@ def test_client__unreachable_server_and_refused_address(models: ModelService) ->
     nowhere = replace(models.access, base_url="http://127.0.0.1:1/v1", api_key=Secret("k"))
     no_waits = completion_retries(attempt_timeout_s=20.0, max_retries=2, first_wait_s=0.0)
     with BlockingClient(
-        open_completions(nowhere, policy=PRIVATE_SERVERS, retries=no_waits)
+        completions.open_completions(nowhere, policy=PRIVATE_SERVERS, retries=no_waits)
     ) as opened:
         with pytest.raises(LlmError) as raised:
             opened.complete([CHAT_REQUEST])
         assert raised.value.kind is LlmErrorKind.UNREACHABLE
     with (
         BlockingClient(
-            open_completions(models.access, policy=PUBLIC_ONLY, retries=RETRIES)
+            completions.open_completions(models.access, policy=PUBLIC_ONLY, retries=RETRIES)
         ) as opened,
         pytest.raises(RefusedAddress),
     ):
@@ -366,7 +370,9 @@ def test_client__cancelled_while_it_waits_for_a_retry_sends_nothing_more(
     http = outbound_async_client(timeout_s=20, max_bytes=2**20, policy=PRIVATE_SERVERS)
     with (
         BlockingClient(
-            new_client(models.access, http, retries=RETRIES, throttle=AsyncThrottle(), sleep=cancel)
+            completions.new_client(
+                models.access, http, retries=RETRIES, throttle=AsyncThrottle(), sleep=cancel
+            )
         ) as opened,
         pytest.raises(Cancelled),
     ):

@@ -32,7 +32,8 @@ PRODUCTS = {
 }
 # The URL that runs an agent is a credential, too.
 AGENT = "agent"
-ROLES = ("read", "run", "admin")
+# The least that a role is shown and the most: `run` is between them.
+ROLES = ("read", "admin")
 
 
 def token_of(product: str) -> str:

@@ -159,15 +159,16 @@ def langfuse_production(
     return {}
 
 
+# One feed of each way to have no new data; `make prove` stops the others, too.
 @pytest.mark.parametrize(
     ("set_up", "found"),
     [
         (upload, SAME_DATA),
         (production_window, NO_TRACES),
-        (service_that_stopped, SAME_DATA),
-        (langfuse_run, SAME_DATA),
         (langfuse_pattern, "No run has ended since then."),
-        (langfuse_production, NO_TRACES),
+        pytest.param(service_that_stopped, SAME_DATA, marks=pytest.mark.prove),
+        pytest.param(langfuse_run, SAME_DATA, marks=pytest.mark.prove),
+        pytest.param(langfuse_production, NO_TRACES, marks=pytest.mark.prove),
     ],
 )
 def test_feed_that_stops__is_stale_in_the_inbox_and_on_morning(

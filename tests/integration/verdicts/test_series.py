@@ -1,15 +1,10 @@
 """The verdict over several runs, as it is stored with a run."""
 
-import os
-from collections.abc import Mapping, Sequence
-
 import pytest
 from sqlalchemy import text
 
-from mosaico.run_store.series_points import ItemIndex, SeriesValues
-from mosaico.runs.series import levels_in_child
-from mosaico.statistics.sequential import RunLevel
 from tests.integration.verdicts.conftest import CompleteRun, traces
+from tests.support.lost_series import levels_unless_metric
 from tests.support.service import JSON, Service
 
 GOOD = range(5)
@@ -163,21 +158,12 @@ def test_over_runs__agrees_with_its_rule_whatever_is_answered(
             service.post(f"/incidents/{incident['id']}/{answers[number]}", {})
 
 
-def _levels_unless_metric(
-    items: Mapping[int, ItemIndex], values: Sequence[SeriesValues]
-) -> dict[str, dict[int, RunLevel]]:
-    """Exits the child process for the series of a metric, as a crash in C code would."""
-    if any(value.series.startswith("metric/") for value in values):
-        os._exit(1)
-    return levels_in_child(items, values)
-
-
 def test_over_runs__a_series_that_kills_the_process_costs_no_other_series_its_evidence(
     service: Service, complete_run: CompleteRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("first", "second", "third"):
         complete_run(name, traces(GOOD))
-    monkeypatch.setattr("mosaico.runs.series.levels_in_child", _levels_unless_metric)
+    monkeypatch.setattr("mosaico.runs.series.levels_in_child", levels_unless_metric)
     run = complete_run("collapse", traces(BAD))
     assert run["status"] == "COMPLETED"
     [kpi] = service.get(f"/benchmark-runs/{run['id']}/kpis")["items"]

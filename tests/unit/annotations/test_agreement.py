@@ -1,10 +1,12 @@
 """Agreement of annotators: published and hand-computed values, references of two libraries, and what is not defined."""
 
 import pytest
-from sklearn.metrics import cohen_kappa_score
-from statsmodels.stats.inter_rater import cohens_kappa, to_table
 
 from mosaico.annotations.agreement import measure_agreement
+from tests.support.references import IN_ONE_PROCESS, Reference
+
+metrics = Reference("sklearn.metrics")
+inter_rater = Reference("statsmodels.stats.inter_rater")
 
 # Krippendorff, "Computing Krippendorff's Alpha-Reliability" (2011), section C: four observers, twelve units, gaps.
 PUBLISHED = (
@@ -34,12 +36,15 @@ def test_alpha__is_the_published_value_with_missing_annotations() -> None:
     assert alpha.low < 0.743 < alpha.high
 
 
+@IN_ONE_PROCESS
 def test_kappa__is_that_of_both_references() -> None:
     first = "right " * 8 + "wrong " * 9 + "partly " * 3
     second = "right " * 6 + "partly " * 2 + "wrong " * 8 + "right " * 2 + "partly " * 2
     [pair] = measure_agreement(answers_of(first, second)).pairs
-    assert pair.kappa.value == pytest.approx(cohen_kappa_score(first.split(), second.split()))
-    table, _ = to_table(
+    assert pair.kappa.value == pytest.approx(
+        metrics.cohen_kappa_score(first.split(), second.split())
+    )
+    table, _ = inter_rater.to_table(
         list(
             zip(
                 *(
@@ -50,7 +55,7 @@ def test_kappa__is_that_of_both_references() -> None:
             )
         )
     )
-    reference = cohens_kappa(table)
+    reference = inter_rater.cohens_kappa(table)
     # The reference has a standard error for large samples: a normal interval, of nearly the same width.
     assert pair.kappa.low == pytest.approx(reference.kappa_low, abs=0.05)
     assert pair.kappa.high == pytest.approx(min(1.0, reference.kappa_upp), abs=0.05)

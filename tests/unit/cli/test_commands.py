@@ -176,7 +176,7 @@ def test_unexpected_error__is_one_line_and_exit_70_unless_debug() -> None:
     ("words", "exit_code"),
     [
         # 128 + SIGPIPE, as git and gh: not 1, which is the code of a regression.
-        (["plugins"], 141),
+        (["--help"], 141),
         # A command that fails keeps its code.
         (["score", "missing.csv"], 2),
     ],

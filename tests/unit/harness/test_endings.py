@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 import httpx2
 import pytest
@@ -15,35 +16,43 @@ from mosaico.harness.mcp.report_view import attempt_view as mcp_view
 from mosaico.harness.mcp.report_view import run_view as mcp_run_view
 from mosaico.harness.reports.text import terminal_report
 from mosaico.harness.results import AttemptOutcome, ConversationEnding
-from mosaico.llm.anthropic_messages import read_message
 from mosaico.llm.conversation import StopReason, Turn
 from mosaico.llm.errors import LlmError, LlmErrorKind
-from mosaico.llm.openai_chat import read_completion
-from mosaico.llm.openai_responses import read_turn_items
 from mosaico.llm.sdk import error_of_response
 from tests.support.bash_eval import task
 from tests.support.bash_turns import ScriptedTurns, run_all, turn
 from tests.support.mcp_bench import Ran, ScriptedModel, harness_task, run
+from tests.support.references import Reference
 
 pytestmark = pytest.mark.usefixtures("loaded_checks", "loaded_evaluators")
+IN_ONE_PROCESS: Final = pytest.mark.xdist_group("sdks of models")
+anthropic_messages = Reference("mosaico.llm.anthropic_messages")
+openai_chat = Reference("mosaico.llm.openai_chat")
+openai_responses = Reference("mosaico.llm.openai_responses")
 
+Reply: TypeAlias = Callable[[], Turn | LlmError]
 REFUSED: Final = "I cannot help with that."
 
 
 def chat(finish_reason: str, **message: Any) -> Turn:
     choice = {"finish_reason": finish_reason, "message": {"content": None, **message}}
-    return read_completion({"choices": [choice]})
+    ended: Turn = openai_chat.read_completion({"choices": [choice]})
+    return ended
 
 
 def responses(*parts: dict[str, Any], status: str = "completed", reason: str | None = None) -> Turn:
     output = [{"type": "message", "content": list(parts)}] if parts else []
-    return read_turn_items(
+    ended: Turn = openai_responses.read_turn_items(
         {"status": status, "incomplete_details": {"reason": reason}, "output": output}
     )
+    return ended
 
 
 def messages(stop_reason: str, *content: dict[str, Any], **fields: Any) -> Turn:
-    return read_message({"stop_reason": stop_reason, "content": list(content), **fields})
+    ended: Turn = anthropic_messages.read_message(
+        {"stop_reason": stop_reason, "content": list(content), **fields}
+    )
+    return ended
 
 
 def status_error(status: int, **error: Any) -> LlmError:
@@ -53,55 +62,63 @@ def status_error(status: int, **error: Any) -> LlmError:
 
 
 # Sources: the types of the SDKs of OpenAI and Anthropic, and the errors that both APIs document.
-ENDINGS: Final[list[tuple[Turn | LlmError, ConversationEnding, str]]] = [
-    (chat("stop", refusal=REFUSED), ConversationEnding.REFUSAL, REFUSED),
-    (chat("content_filter"), ConversationEnding.CONTENT_FILTER, ""),
-    (chat("length", content="I was ab"), ConversationEnding.TRUNCATED, ""),
+ENDINGS: Final[list[tuple[Reply, ConversationEnding, str]]] = [
+    (lambda: chat("stop", refusal=REFUSED), ConversationEnding.REFUSAL, REFUSED),
+    (lambda: chat("content_filter"), ConversationEnding.CONTENT_FILTER, ""),
+    (lambda: chat("length", content="I was ab"), ConversationEnding.TRUNCATED, ""),
     (
-        responses({"type": "refusal", "refusal": REFUSED}),
+        lambda: responses({"type": "refusal", "refusal": REFUSED}),
         ConversationEnding.REFUSAL,
         REFUSED,
     ),
     (
-        responses(status="incomplete", reason="content_filter"),
+        lambda: responses(status="incomplete", reason="content_filter"),
         ConversationEnding.CONTENT_FILTER,
         "",
     ),
-    (responses(status="incomplete", reason="max_output_tokens"), ConversationEnding.TRUNCATED, ""),
     (
-        messages("refusal", stop_details={"category": "cyber", "explanation": REFUSED}),
+        lambda: responses(status="incomplete", reason="max_output_tokens"),
+        ConversationEnding.TRUNCATED,
+        "",
+    ),
+    (
+        lambda: messages("refusal", stop_details={"category": "cyber", "explanation": REFUSED}),
         ConversationEnding.REFUSAL,
         f"cyber: {REFUSED}",
     ),
-    (messages("refusal"), ConversationEnding.REFUSAL, ""),
+    (lambda: messages("refusal"), ConversationEnding.REFUSAL, ""),
     (
-        messages("model_context_window_exceeded", {"type": "text", "text": "I was ab"}),
+        lambda: messages("model_context_window_exceeded", {"type": "text", "text": "I was ab"}),
         ConversationEnding.CONTEXT_WINDOW,
         "",
     ),
-    (messages("max_tokens"), ConversationEnding.TRUNCATED, ""),
+    (lambda: messages("max_tokens"), ConversationEnding.TRUNCATED, ""),
     (
-        status_error(400, code="context_length_exceeded", message="at most 128000 tokens"),
+        lambda: status_error(400, code="context_length_exceeded", message="at most 128000 tokens"),
         ConversationEnding.CONTEXT_LENGTH,
         "at most 128000 tokens",
     ),
     (
-        status_error(400, type="invalid_request_error", message="prompt is too long: 9 > 8"),
+        lambda: status_error(
+            400, type="invalid_request_error", message="prompt is too long: 9 > 8"
+        ),
         ConversationEnding.CONTEXT_LENGTH,
         "prompt is too long",
     ),
     (
-        status_error(413, type="request_too_large", message="Request exceeds 32 MB"),
+        lambda: status_error(413, type="request_too_large", message="Request exceeds 32 MB"),
         ConversationEnding.CONTEXT_LENGTH,
         "32 MB",
     ),
     (
-        status_error(400, code="content_filter", message="filtered by policy"),
+        lambda: status_error(400, code="content_filter", message="filtered by policy"),
         ConversationEnding.CONTENT_FILTER,
         "filtered by policy",
     ),
     (
-        status_error(403, code=403, message="it requires moderation and your input was flagged"),
+        lambda: status_error(
+            403, code=403, message="it requires moderation and your input was flagged"
+        ),
         ConversationEnding.CONTENT_FILTER,
         "was flagged",
     ),
@@ -114,11 +131,12 @@ def attempt(*turns: Turn | LlmError, max_turns: int = 10) -> AgentAttempt:
     return asyncio.run(attempt_task(task(), ScriptedTurns(turns), limits, Budget()))
 
 
+@IN_ONE_PROCESS
 @all_endings
 def test_bash_ending__is_scored_and_shown(
-    reply: Turn | LlmError, ending: ConversationEnding, text: str
+    reply: Reply, ending: ConversationEnding, text: str
 ) -> None:
-    [result] = run_all(ScriptedTurns([turn("echo y"), reply]), task("stdout_contains:x"))
+    [result] = run_all(ScriptedTurns([turn("echo y"), reply()]), task("stdout_contains:x"))
     assert (result.outcome, result.passed()) == (AttemptOutcome.SCORED, False)
     assert result.trace is not None
     assert (result.trace.ending, result.trace.natural_stop) == (ending, False)
@@ -127,11 +145,12 @@ def test_bash_ending__is_scored_and_shown(
     assert ending in facts or ending is ConversationEnding.TRUNCATED
 
 
+@IN_ONE_PROCESS
 @all_endings
 def test_mcp_ending__is_evaluated_and_shown(
-    reply: Turn | LlmError, ending: ConversationEnding, text: str
+    reply: Reply, ending: ConversationEnding, text: str
 ) -> None:
-    ran = mcp_run(reply)
+    ran = mcp_run(reply())
     result = ran.result
     assert (result.outcome, result.passed) == (AttemptOutcome.SCORED, False)
     assert (result.ending, result.natural_stop) == (ending, False)

@@ -8,17 +8,20 @@ import pytest
 
 from mosaico.llm.conversation import Turn
 from mosaico.llm.errors import LlmError, LlmErrorKind
-from mosaico.llm.openai_chat import read_completion
-from mosaico.llm.openai_responses import read_turn_items
 from mosaico.llm.response_reader import read_turn
 from mosaico.llm.retry import call_with_retries, track_retries
+from tests.support.references import Reference
+
+pytestmark = pytest.mark.xdist_group("sdks of models")
+openai_chat = Reference("mosaico.llm.openai_chat")
+openai_responses = Reference("mosaico.llm.openai_responses")
 
 ANSWER = {"choices": [{"finish_reason": "stop", "message": {"content": "Hello."}}]}
 
 
-def error_of(document: Any, read: Any = read_completion) -> LlmError:
+def error_of(document: Any, read: Any = None) -> LlmError:
     with pytest.raises(LlmError) as raised:
-        read_turn(json.dumps(document).encode(), read)
+        read_turn(json.dumps(document).encode(), read or openai_chat.read_completion)
     return raised.value
 
 
@@ -56,16 +59,16 @@ def test_reported_error__has_the_kind_of_its_code(
 
 def test_reported_error__failed_response_is_retried_or_not_by_its_code() -> None:
     failed = {"status": "failed", "output": [], "error": {"code": "server_error", "message": "x"}}
-    assert error_of(failed, read_turn_items).kind is LlmErrorKind.SERVER
+    assert error_of(failed, openai_responses.read_turn_items).kind is LlmErrorKind.SERVER
     invalid = {"status": "failed", "output": [], "error": {"code": "invalid_prompt"}}
-    assert error_of(invalid, read_turn_items).kind is LlmErrorKind.CONTENT_FILTER
+    assert error_of(invalid, openai_responses.read_turn_items).kind is LlmErrorKind.CONTENT_FILTER
 
 
 def test_reported_error__is_retried_and_counted_by_its_status() -> None:
     bodies = [{"error": {"code": 503, "message": "overloaded"}}] * 3 + [ANSWER]
 
     async def attempt() -> Turn:
-        return read_turn(json.dumps(bodies.pop(0)).encode(), read_completion)
+        return read_turn(json.dumps(bodies.pop(0)).encode(), openai_chat.read_completion)
 
     now_s = 0.0
 

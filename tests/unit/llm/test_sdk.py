@@ -9,16 +9,19 @@ import httpx2
 import pytest
 
 from mosaico.core.console.files import InvalidInput
-from mosaico.llm.anthropic_messages import read_message
 from mosaico.llm.conversation import Provider, TurnSettings, Usage
 from mosaico.llm.errors import LlmError, LlmErrorKind
-from mosaico.llm.openai_chat import read_completion, wire_messages
 from mosaico.llm.prices import Price, read_price
 from mosaico.llm.providers import MissingKey, open_llm
 from mosaico.llm.response_reader import read_arguments, read_text, read_turn, read_usage
 from mosaico.llm.retry import call_with_retries
 from mosaico.llm.sdk import SdkErrors, call_sdk, error_of_response
+from tests.support.references import Reference
 
+# The SDKs take a second to import each: one process does it for all.
+pytestmark = pytest.mark.xdist_group("sdks of models")
+anthropic_messages = Reference("mosaico.llm.anthropic_messages")
+openai_chat = Reference("mosaico.llm.openai_chat")
 JSON = dict[str, Any]
 
 
@@ -197,7 +200,7 @@ def test_cached_tokens__have_their_own_price() -> None:
 
 def test_cached_tokens__of_messages_are_input_too() -> None:
     """76 * 2 + 1,024 * 0.2 + 200 * 2.5 + 10 * 10 = 956.8 millionths."""
-    turn = read_message(
+    turn = anthropic_messages.read_message(
         {
             "content": [],
             "usage": {
@@ -231,7 +234,7 @@ def test_answer__cut_for_lack_of_resources_is_a_fault_of_the_server() -> None:
     message = {"content": "I was ab"}
     choice = {"finish_reason": "insufficient_system_resource", "message": message}
     with pytest.raises(LlmError) as failed:
-        read_completion({"choices": [choice]})
+        openai_chat.read_completion({"choices": [choice]})
     assert failed.value.transient
 
 
@@ -301,14 +304,14 @@ def test_message__nested_too_deep_to_be_stored_is_unreadable(levels: int, *, is_
     message = {"content": "Hi.", "reasoning_details": details}
     body = json.dumps({"choices": [{"message": message}]}).encode()
     if is_read:
-        assert read_turn(body, read_completion).message.text() == "Hi."
+        assert read_turn(body, openai_chat.read_completion).message.text() == "Hi."
     else:
         with pytest.raises(LlmError, match="nested more than"):
-            read_turn(body, read_completion)
+            read_turn(body, openai_chat.read_completion)
 
 
 def test_chat__call_that_is_no_function_is_not_sent_back() -> None:
     custom = {"id": "c", "type": "custom", "custom": {"name": "x", "input": "y"}}
     message = {"content": "Hi.", "tool_calls": [custom]}
-    turn = read_completion({"choices": [{"message": message}]})
-    assert wire_messages(turn.message) == [{"role": "assistant", "content": "Hi."}]
+    turn = openai_chat.read_completion({"choices": [{"message": message}]})
+    assert openai_chat.wire_messages(turn.message) == [{"role": "assistant", "content": "Hi."}]

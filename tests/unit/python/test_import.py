@@ -30,16 +30,10 @@ def test_package__import_loads_nothing_of_the_application() -> None:
     assert not loaded_packages("import mosaico") & {"pydantic", "httpx", "typer", "numpy"}
 
 
-@pytest.mark.parametrize("names", ["MetricSpec, Trace", "Importer, read_table", "Check, Evaluator"])
-def test_plugins__load_neither_database_nor_numerical_libraries(names: str) -> None:
+def test_plugins__load_neither_database_nor_numerical_libraries() -> None:
+    names = "MetricSpec, Trace, Importer, read_table, Check, Evaluator"
     heavy = {"sqlalchemy", "psycopg", "fastapi", "numpy", "scipy"}
     assert not loaded_packages(f"from mosaico.plugins import {names}") & heavy
-
-
-def test_score__loads_neither_database_nor_numerical_libraries() -> None:
-    """A script that scores starts in 0.3 s."""
-    heavy = {"sqlalchemy", "psycopg", "fastapi", "numpy", "scipy", "typer"}
-    assert not loaded_packages("from mosaico import score") & heavy
 
 
 @pytest.mark.parametrize("module", [mosaico, mosaico.plugins, mosaico.formula])

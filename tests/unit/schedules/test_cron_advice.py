@@ -4,6 +4,7 @@ exactly when its author meant it to."""
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 import pytest
@@ -154,5 +155,9 @@ def fire_times(schedules: Sequence[str], days: int = DAYS) -> list[datetime]:
 
 
 def meant_times(is_meant: Meaning) -> list[datetime]:
-    minutes = (START + timedelta(minutes=n) for n in range(DAYS * 24 * 60))
-    return [at for at in minutes if is_meant(at)]
+    return [at for at in every_minute() if is_meant(at)]
+
+
+@cache
+def every_minute() -> list[datetime]:
+    return [START + timedelta(minutes=n) for n in range(DAYS * 24 * 60)]

@@ -1,6 +1,7 @@
 """Slices that fell alone: cases by hand, and how often one is found among unchanged slices."""
 
 import numpy as np
+import pytest
 
 from mosaico.statistics.slices import find_fallen_slice
 
@@ -47,6 +48,7 @@ def test_slice__alone_is_evidence_and_among_many_is_not() -> None:
     assert many is None or many.p > one.p
 
 
+@pytest.mark.prove
 def test_slices__of_one_population_are_rarely_found() -> None:
     """At 5 %, among 200 runs in which every item falls by the same chance, at most 20 are called (3.2 standard errors)."""
     random = np.random.default_rng(5)

@@ -4,14 +4,15 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from mosaico.statistics.fixed_items import fixed_items_change
 from mosaico.statistics.task_changes import find_task_changes, fisher_p
 from mosaico.statistics.trials import FloatArray, ItemSums
 from mosaico.statistics.verdict_rules import TaskChanges
 from mosaico.statistics.whole_runs import RunEffect
-from tests.support.references import IN_ONE_PROCESS
+from tests.support.references import IN_ONE_PROCESS, Reference
+
+stats = Reference("scipy.stats")
 
 
 def passes(counts: list[int] | FloatArray, trials: int) -> ItemSums:
