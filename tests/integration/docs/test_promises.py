@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-PAGES = {"security.md", "deployment.md", "database.md", "langfuse.md"}
+PAGES = {"security.md", "deployment.md", "database.md", "langfuse.md", "monitoring.md"}
 
 
 class Promise(NamedTuple):

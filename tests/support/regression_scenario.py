@@ -1,7 +1,7 @@
-"""Nights with a regression, from the traces to the message, whose values can be compared with each other.
+"""Runs with a regression, from the traces to the message, whose values can be compared with each other.
 
-Each night has an agent, a benchmark, rules and a recipient of its own, so that no value depends on another
-night. Its texts contain its label, so that no value is reused.
+Each scenario has an agent, a benchmark, rules and a recipient of its own, so that no value depends on another
+scenario. Its texts contain its label, so that no value is reused.
 """
 
 import json
@@ -52,7 +52,7 @@ OF_RUN: Mapping[str, str] = {
         JOIN benchmark_runs AS run ON run.seq = run_seq WHERE run.id = %s ORDER BY rule_name
     """,
 }
-OF_NIGHT: Mapping[str, str] = {
+OF_SCENARIO: Mapping[str, str] = {
     "events": """
         SELECT to_jsonb(event) - 'run_seq' FROM alert_events AS event
         WHERE benchmark_id = %s ORDER BY run_seq, name, state
@@ -95,10 +95,10 @@ PROGRESS = """
     FROM benchmark_runs WHERE id = %s
 """
 
-NightValues = Mapping[str, list[str]]
+ScenarioValues = Mapping[str, list[str]]
 
 
-class Night(NamedTuple):
+class RegressionScenario(NamedTuple):
     """A benchmark with a good run, and traces of a worse one, which is started by `start`."""
 
     deployment: Deployment
@@ -187,8 +187,8 @@ class Night(NamedTuple):
     def requests(self) -> list[EndpointRequest]:
         return [call for call in self.receiver.calls if call.path == self.label]
 
-    def values(self, run_id: str) -> NightValues:
-        """Every row that the night stored and every message that was received.
+    def values(self, run_id: str) -> ScenarioValues:
+        """Every row that the scenario stored and every message that was received.
 
         IDs are replaced by their order, the label and times by words. A message that was sent again under
         the same ID counts once: for the recipient it is the same message.
@@ -198,7 +198,7 @@ class Night(NamedTuple):
         )
         naming = _Names(self.label, run_seq)
         values: dict[str, list[str]] = {}
-        for queries, owner in ((OF_RUN, run_id), (OF_NIGHT, self.label)):
+        for queries, owner in ((OF_RUN, run_id), (OF_SCENARIO, self.label)):
             for kind, query in queries.items():
                 rows = self.deployment.database.all(query, owner)
                 values[kind] = [naming.replace_in(row) for [row] in rows]
@@ -210,7 +210,7 @@ class Night(NamedTuple):
 
 
 class _Names:
-    """Replaces what differs between two nights by what they have in common."""
+    """Replaces what differs between two scenarios by what they have in common."""
 
     def __init__(self, label: str, run_seq: int) -> None:
         self._label = label
@@ -218,7 +218,7 @@ class _Names:
         self._ids: dict[str, str] = {}
 
     def replace_in(self, document: object) -> str:
-        text = json.dumps(document, sort_keys=True).replace(self._label, "night")
+        text = json.dumps(document, sort_keys=True).replace(self._label, "scenario")
         text = ID.sub(lambda found: self._ids.setdefault(found[0], f"id-{len(self._ids)}"), text)
         text = RUN_NUMBERS.sub(self._count_from_run, text)
         return TIME.sub("time", text)
@@ -228,7 +228,7 @@ class _Names:
 
 
 class Comparison(NamedTuple):
-    """How many rows and messages a night lacks, how many it has twice, and what differs."""
+    """How many rows and messages a scenario lacks, how many it has twice, and what differs."""
 
     lost: int
     doubled: int
@@ -239,7 +239,7 @@ class Comparison(NamedTuple):
         assert self == (0, 0, []), "\n".join([summary, *self.differences[:20]])
 
 
-def compare_values(expected: NightValues, values: NightValues) -> Comparison:
+def compare_values(expected: ScenarioValues, values: ScenarioValues) -> Comparison:
     differences = [
         f"{kind}{difference}"
         for kind in expected
@@ -250,7 +250,7 @@ def compare_values(expected: NightValues, values: NightValues) -> Comparison:
     return Comparison(_surplus(expected, values), _surplus(values, expected), differences)
 
 
-def _surplus(values: NightValues, others: NightValues) -> int:
+def _surplus(values: ScenarioValues, others: ScenarioValues) -> int:
     return sum(max(0, len(rows) - len(others[kind])) for kind, rows in values.items())
 
 

@@ -1,4 +1,4 @@
-"""A service with two workers whose nights are disturbed; each must equal a night that nobody disturbs."""
+"""Runs whose processes are killed or frozen at random moments; each must equal a run that nobody disturbs."""
 
 import os
 import random
@@ -16,8 +16,8 @@ from tests.support.deployment import judge_settings
 from tests.support.kills import STEPS, WAIT_AT_GATE
 from tests.support.llm import model_server
 from tests.support.lost_writes import lose_unsynced_files, restart_with_synced_files
-from tests.support.nights import Night, NightValues, compare_values
 from tests.support.processes import Program, until
+from tests.support.regression_scenario import RegressionScenario, ScenarioValues, compare_values
 from tests.support.serve import ServiceProcesses, lose_power, running_processes
 from tests.support.stored import DatabaseReader
 
@@ -27,7 +27,7 @@ LOST_LEASE = "belongs to another worker now"
 
 
 class Moment(NamedTuple):
-    """When a night was disturbed: by the clock of the database, after its start, and in which step."""
+    """When a run was disturbed: by the clock of the database, after its start, and in which step."""
 
     at: object
     after_s: float
@@ -35,8 +35,8 @@ class Moment(NamedTuple):
 
 
 @dataclass(slots=True)
-class DisturbedNights:
-    """The processes, what they must compute, and the nights so far with their runs.
+class InterruptedRuns:
+    """A service with two workers, what they must compute, and the runs so far with their scenarios.
 
     `show` gets the lines of a table.
     """
@@ -46,24 +46,24 @@ class DisturbedNights:
     receiver: Receiver
     traces: int
     show: Callable[[str], object]
-    expected: NightValues = field(default_factory=dict)
+    expected: ScenarioValues = field(default_factory=dict)
     duration_s: float = 0.0
-    runs: list[tuple[Night, str]] = field(default_factory=list)
+    runs: list[tuple[RegressionScenario, str]] = field(default_factory=list)
 
     @property
     def database(self) -> DatabaseReader:
         return self.service_processes.deployment.database
 
     def run_undisturbed(self) -> None:
-        """The expected values, and how long a night takes; a second one shows that nights do not differ."""
+        """Find the expected values and how long a run takes; a second run shows that runs do not differ."""
         for _ in range(2):
-            night = self.new_night()
-            night.open_gate()
+            scenario = self.new_scenario()
+            scenario.open_gate()
             began = time.monotonic()
-            values = self._settled_values(night, night.start())
+            values = self._settled_values(scenario, scenario.start())
             self.duration_s = time.monotonic() - began
             self.expected = self.expected or values
-            compare_values(self.expected, values).require_equality(night.label)
+            compare_values(self.expected, values).require_equality(scenario.label)
         assert self.expected["events"]
         assert self.expected["messages"]
         assert len(self.expected["results"]) == len(self.expected["traces"]) == self.traces
@@ -74,15 +74,15 @@ class DisturbedNights:
             f"{'equal':>7}  requests to the recipient"
         )
 
-    def new_night(self) -> Night:
+    def new_scenario(self) -> RegressionScenario:
         deployment = self.service_processes.deployment
         until(self.service_processes.is_ready, what=self.service_processes.serve.log)
-        night = Night(deployment, self.receiver, f"night-{len(self.runs):02}")
-        night.prepare(self.traces)
-        return night
+        scenario = RegressionScenario(deployment, self.receiver, f"scenario-{len(self.runs):02}")
+        scenario.prepare(self.traces)
+        return scenario
 
     def kill_at(self, share: float, victims: str) -> None:
-        """Kill these processes when a night has lasted this share of an undisturbed one."""
+        """Kill these processes when a run has lasted this share of the time of an undisturbed one."""
         kill = {
             "worker": self._kill_worker,
             "other worker": self._kill_other_worker,
@@ -90,41 +90,43 @@ class DisturbedNights:
             "API": self._kill_api,
             "everything and Postgres": self._lose_power,
         }[victims]
-        self._run(self.new_night(), f"kill {victims}", self._wait_for(share), lambda _: kill())
+        self._run(self.new_scenario(), f"kill {victims}", self._wait_for(share), lambda _: kill())
 
     def lose_power_at(self, share: float) -> None:
         """The same with everything at once, which leaves only what was synchronized to the disk."""
-        night = self.new_night()
+        scenario = self.new_scenario()
         synced = restart_with_synced_files(self.service_processes)
 
-        def disturb(_: Night) -> None:
+        def disturb(_: RegressionScenario) -> None:
             lose_unsynced_files(self.service_processes, synced)
             self._restart()
 
-        self._run(night, "power loss, only synced files", self._wait_for(share), disturb)
+        self._run(scenario, "power loss, only synced files", self._wait_for(share), disturb)
 
     def freeze_in_shard(self) -> None:
-        self._freeze("freeze in a shard", self.new_night(), lambda night: until(night.is_at_gate))
+        self._freeze(
+            "freeze in a shard", self.new_scenario(), lambda scenario: until(scenario.is_at_gate)
+        )
 
     def freeze_in_finish(self) -> None:
-        night = self.new_night()
-        night.open_gate()
+        scenario = self.new_scenario()
+        scenario.open_gate()
         self.database.execute(WAIT_AT_GATE)
         write = STEPS["finishing"]
         assert write is not None
         with self.database.blocked_write(
-            night.run_name, event=write.event, condition=write.condition, function="wait_at_gate"
+            scenario.run_name, event=write.event, condition=write.condition, function="wait_at_gate"
         ) as lock:
             self._freeze(
-                "freeze in finish", night, lambda _: until(lock.is_awaited), then=lock.release
+                "freeze in finish", scenario, lambda _: until(lock.is_awaited), then=lock.release
             )
 
     def check_again(self) -> None:
-        """No night got another row or message since, and no job failed."""
-        for night, run_id in self.runs:
-            comparison = compare_values(self.expected, night.values(run_id))
+        """No run got another row or message since, and no job failed."""
+        for scenario, run_id in self.runs:
+            comparison = compare_values(self.expected, scenario.values(run_id))
             assert (comparison.lost, comparison.doubled, comparison.differences) == (0, 0, []), (
-                night
+                scenario
             )
         failed = "SELECT task_name FROM procrastinate_jobs WHERE status = 'failed'"
         assert self.database.all(failed) == []
@@ -132,11 +134,11 @@ class DisturbedNights:
     def _freeze(
         self,
         name: str,
-        night: Night,
-        wait: Callable[[Night], None],
+        scenario: RegressionScenario,
+        wait: Callable[[RegressionScenario], None],
         then: Callable[[], None] = lambda: None,
     ) -> None:
-        """Suspend the only worker for longer than its lease, until another one has ended the night.
+        """Suspend the only worker for longer than its lease, until another one has completed the run.
 
         When it wakes up, it must not write anything.
         """
@@ -144,13 +146,13 @@ class DisturbedNights:
         assert self.other_worker.wait_for_exit() == 0, self.other_worker.log
         frozen = self.service_processes.child("worker")
 
-        def disturb(night: Night) -> None:
+        def disturb(scenario: RegressionScenario) -> None:
             os.kill(frozen, signal.SIGSTOP)
-            night.open_gate()
+            scenario.open_gate()
             then()
             self.other_worker = self.service_processes.programs.worker()
 
-        self._run(night, name, wait, disturb)
+        self._run(scenario, name, wait, disturb)
         notices = self.service_processes.serve.log.count(LOST_LEASE)
         os.kill(frozen, signal.SIGCONT)
         until(
@@ -161,18 +163,18 @@ class DisturbedNights:
 
     def _run(
         self,
-        night: Night,
+        scenario: RegressionScenario,
         name: str,
-        wait: Callable[[Night], None],
-        disturb: Callable[[Night], None],
+        wait: Callable[[RegressionScenario], None],
+        disturb: Callable[[RegressionScenario], None],
     ) -> None:
-        run_id, began = night.start(), time.monotonic()
-        wait(night)
-        moment = Moment(self.database.now(), time.monotonic() - began, night.progress(run_id))
-        disturb(night)
-        comparison = compare_values(self.expected, self._settled_values(night, run_id))
+        run_id, began = scenario.start(), time.monotonic()
+        wait(scenario)
+        moment = Moment(self.database.now(), time.monotonic() - began, scenario.progress(run_id))
+        disturb(scenario)
+        comparison = compare_values(self.expected, self._settled_values(scenario, run_id))
         completed_s = self.database.seconds_to_end(run_id, moment.at)
-        requests = night.requests()
+        requests = scenario.requests()
         ids = {call.headers["webhook-id"] for call in requests}
         self.show(
             f"{name:<32}{moment.after_s:>7.2f} s  {moment.step:<16}"
@@ -182,18 +184,20 @@ class DisturbedNights:
         )
         comparison.require_equality(name)
 
-    def _wait_for(self, share: float) -> Callable[[Night], None]:
-        def wait(night: Night) -> None:
-            night.open_gate()
+    def _wait_for(self, share: float) -> Callable[[RegressionScenario], None]:
+        def wait(scenario: RegressionScenario) -> None:
+            scenario.open_gate()
             time.sleep(share * self.duration_s)  # only moves the end of the processes
 
         return wait
 
-    def _settled_values(self, night: Night, run_id: str) -> NightValues:
+    def _settled_values(self, scenario: RegressionScenario, run_id: str) -> ScenarioValues:
         programs = self.service_processes.programs.processes
-        until(lambda: night.is_settled(run_id), what="\n".join(program.log for program in programs))
-        self.runs.append((night, run_id))
-        return night.values(run_id)
+        until(
+            lambda: scenario.is_settled(run_id), what="\n".join(program.log for program in programs)
+        )
+        self.runs.append((scenario, run_id))
+        return scenario.values(run_id)
 
     def _kill_worker(self) -> None:
         os.kill(
@@ -221,15 +225,15 @@ class DisturbedNights:
 
 
 def moments(count: int, seed: int) -> Iterator[float]:
-    """So many random shares of a night, one in each part of it."""
+    """So many random shares of the time of a run, one in each part of it."""
     chance = random.Random(seed)
     return ((number + chance.random()) / count for number in range(count))
 
 
 @contextmanager
-def disturbed_nights(
+def interrupted_runs(
     folder: Path, pool: ProcessPool, *, traces: int, show: Callable[[str], object]
-) -> Iterator[DisturbedNights]:
+) -> Iterator[InterruptedRuns]:
     """`mosaico serve` with a worker of its own, another worker, a model, and a recipient of messages."""
     with (
         model_server() as models,
@@ -237,6 +241,6 @@ def disturbed_nights(
         running_processes(folder, pool, **judge_settings(models), **LINKS) as service_processes,
     ):
         other_worker = service_processes.programs.worker()
-        nights = DisturbedNights(service_processes, other_worker, receiver, traces, show)
-        nights.run_undisturbed()
-        yield nights
+        scenarios = InterruptedRuns(service_processes, other_worker, receiver, traces, show)
+        scenarios.run_undisturbed()
+        yield scenarios
