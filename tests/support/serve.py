@@ -7,7 +7,7 @@ import random
 import secrets
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,11 +68,15 @@ class ServiceProcesses:
         return child_named(self.serve.pid, name)
 
     def processes(self) -> list[int]:
-        """Every process that uses the data folder: database, API, worker."""
+        """Every process that uses the data folder: database, API, workers."""
         # Forked processes have the environment of their parent.
-        forked = [self.serve.pid, *descendants_of(self.serve.pid)] if self.serve.is_running else []
-        pids = {*processes_of(str(self.data_dir)), *forked}
-        return sorted(pids - {os.getpid()})
+        forked = {
+            pid
+            for program in self.programs.processes
+            if program.is_running
+            for pid in (program.pid, *descendants_of(program.pid))
+        }
+        return sorted((forked | {*processes_of(str(self.data_dir))}) - {os.getpid()})
 
     def is_ready(self) -> bool:
         try:
@@ -137,10 +141,14 @@ def lose_power(service_processes: ServiceProcesses) -> None:
     # Stopped first, so that no process sees another one die before its own end.
     pids = [postmaster, *children_of(postmaster), *service_processes.processes()]
     for number in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
+        send_to_all(pids, number)
     until(lambda: not any(map(lives, pids)), what=str(pids))
+
+
+def send_to_all(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def restart_after_power_loss(service_processes: ServiceProcesses) -> None:
