@@ -6,7 +6,7 @@ from dataclasses import replace
 from mosaico.comparison.pair_comparison import MAX_FLIPS, PairedMeans, compare, paired_means
 from mosaico.comparison.schemas import Comparison
 from mosaico.core.web.change_charts import ItemChange
-from mosaico.gating.offline_gate import pair_files
+from mosaico.gating.offline_gate import list_spared, pair_files
 from mosaico.gating.offline_metrics import OfflineMetrics
 from mosaico.gating.rules import NothingToGate
 from mosaico.reporting.comparison_page import (
@@ -52,10 +52,11 @@ def compare_results(
     if deciding and is_metric and flips and flips.metric != deciding.metric:
         # Of several judged metrics another one than the first decides: the items are those of it.
         comparison = compare(replace(pair, metric=deciding.metric))
+    spared = list_spared(pair, selected.spare)
     if deciding is None or not is_metric:
         items = _flipped_items(comparison)
         texts = _read_texts(base, candidate, items, reader)
-        return ComparedFiles(comparison=comparison, items=items, texts=texts)
+        return ComparedFiles(comparison=comparison, items=items, texts=texts, spared=spared)
     means = paired_means(pair, deciding.metric)
     less_is_better = deciding.verdict.side is Side.HIGH
     items = _flipped_items(comparison) or _worse_items(means, less_is_better=less_is_better)
@@ -69,6 +70,7 @@ def compare_results(
         less_is_better=less_is_better,
         items=items,
         texts=_read_texts(base, candidate, items, reader),
+        spared=spared,
     )
 
 
