@@ -4,16 +4,12 @@ Nothing but the standard library is imported at the top: a program is interrupti
 traceback from its first moment on.
 """
 
-import gc
 import os
 import signal
 import sys
 from importlib import import_module
 
 EXIT_INTERRUPTED = 130
-# Nearly all that a program imports and reads stays until its end: the default would search it for garbage every 700
-# objects, which takes a tenth of the time of a command.
-GARBAGE_THRESHOLDS = (50_000, 20, 20)
 
 
 def mosaico() -> None:
@@ -33,7 +29,6 @@ def bashkit_eval() -> None:
 
 def _run(module: str) -> None:
     """Import the module of a program and run its `main`."""
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
     if not sys.flags.safe_path:
         _start_again_without_current_folder()
     # Python would print where in the imports the program was interrupted. A shell that started it
