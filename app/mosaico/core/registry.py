@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 from mosaico.core.errors import NotFound
 
@@ -213,8 +213,8 @@ def installed_entry_points(group: str) -> EntryPoints:
 
 @cache
 def _every_entry_point() -> EntryPoints:
-    # Reads a file of each distribution: once for all registries.
-    return entry_points()
+    # Reads a file of each distribution: once for all registries. Python 3.11 has another class with the same method.
+    return cast("EntryPoints", entry_points())
 
 
 def _origin(entry_point: EntryPoint) -> str:

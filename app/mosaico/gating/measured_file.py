@@ -2,8 +2,9 @@
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from mosaico.comparison.comparison_verdicts import FILE_SOURCE
 from mosaico.comparison.pair_comparison import ComparisonSide
@@ -39,7 +40,6 @@ from mosaico.run_store.rules import Validity, assess_validity
 from mosaico.run_store.scored_trace import ScoredTrace
 from mosaico.runs.metric_columns import MetricColumns
 from mosaico.traces.files.result_sources import ResultSource
-from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import Trace
 
 
@@ -97,7 +97,13 @@ class MeasuredFile(NamedTuple):
         return replace(self.side, run=run, invalid_reasons=reasons)
 
 
-def measure_file(path: ResultSource, metrics: OfflineMetrics, reader: TraceReader) -> MeasuredFile:
+class TraceOpener(Protocol):
+    """Opens files of results: a `TraceReader`, or what looks at the traces as well."""
+
+    def open(self, path: ResultSource) -> AbstractContextManager[Iterator[Trace]]: ...
+
+
+def measure_file(path: ResultSource, metrics: OfflineMetrics, reader: TraceOpener) -> MeasuredFile:
     plan = _plan(path, metrics)
     counted = {
         metric.column: provider

@@ -13,7 +13,7 @@ from mosaico.gating.earlier_runs import (
     measure_earlier,
     warn_of_few,
 )
-from mosaico.gating.measured_file import MeasuredFile, measure_file, select_columns
+from mosaico.gating.measured_file import MeasuredFile, TraceOpener, measure_file, select_columns
 from mosaico.gating.offline_metrics import (
     OfflineMetrics,
     kpi_columns,
@@ -67,7 +67,7 @@ def pair_files(
     baseline: ResultSource,
     candidate: ResultSource,
     metrics: OfflineMetrics,
-    reader: TraceReader,
+    reader: TraceOpener,
     judged: Sequence[str] = (),
     warn: Callable[[str], None] = lambda _: None,
     *,

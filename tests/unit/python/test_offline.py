@@ -14,6 +14,7 @@ import mosaico
 from mosaico import GateOutcome, Invalid, NotFound, Trace, Verdict
 from mosaico.gating.cli import cli as gate_cli
 from mosaico.gating.rules import NothingToGate
+from mosaico.reporting import kept_texts
 from mosaico.reporting.compare_cli import cli as compare_cli
 from mosaico.reporting.score_cli import cli as score_cli
 from mosaico.sdk.tables import PandasMissing
@@ -294,3 +295,15 @@ def test_compare__says_which_metrics_it_did_not_compute() -> None:
     # Without expected answers there is nothing else to compute.
     answered = [{"id": row["id"], "output": row["output"]} for row in base]
     assert not [r for r in mosaico.compare(answered, answered).remarks if "not computed" in r]
+
+
+def test_compare__shows_the_same_texts_of_files_that_are_too_large_to_keep(
+    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pages = []
+    for limit in (10_000, 10):
+        monkeypatch.setattr(kept_texts, "MAX_KEPT_CHARS", limit)
+        mosaico.compare(*files).write_html(tmp_path / "page.html")
+        pages.append((tmp_path / "page.html").read_text())
+    assert pages[0] == pages[1]
+    assert "answer 13" in pages[0]
