@@ -75,7 +75,7 @@ def _role(process: psutil.Process) -> str:
     if "spawn_main" in line:
         return "metric child"
     for role in ("api", "worker", "scheduler"):
-        if line.endswith(f"mosaico.cli {role}"):
+        if line.endswith(f"-m mosaico {role}"):
             return role
     return "database" if process.name() == "postgres" else "other"
 

@@ -5,9 +5,10 @@ Public are the names of `__all__` here, those of `mosaico.plugins` (types of plu
 Importing this package loads nothing else: each name is loaded when it is used first.
 """
 
-from typing import TYPE_CHECKING
-
 from mosaico.core.lazy_names import load_lazily
+
+# Not that of `typing`: each program imports this package twice (see `mosaico.programs`).
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from mosaico.agents.schemas import AgentView

@@ -5,7 +5,6 @@ traceback from its first moment on.
 """
 
 import os
-import signal
 import sys
 from importlib import import_module
 
@@ -31,6 +30,9 @@ def _run(module: str) -> None:
     """Import the module of a program and run its `main`."""
     if not sys.flags.safe_path:
         _start_again_without_current_folder()
+    # Only here: the process that starts again would import it in vain.
+    import signal
+
     # Python would print where in the imports the program was interrupted. A shell that started it
     # with ignored signals, such as nohup, is obeyed.
     is_interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler

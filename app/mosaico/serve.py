@@ -173,8 +173,10 @@ class ServiceProcess:
             descriptors = [self.listener.fileno()]
             environment[LISTENER_FD] = str(self.listener.fileno())
         self.process = subprocess.Popen(  # noqa: S603 - our own program
-            # -P: the current folder may hold a module of one of our names; never import it.
-            [sys.executable, "-P", "-m", "mosaico.cli", self.command],
+            # -P: the current folder may hold a module of one of our names; never import it. Of `mosaico` and not
+            # `mosaico.cli`: the processes that a process of Python spawns import its main module again, unless it is
+            # that of a package.
+            [sys.executable, "-P", "-m", "mosaico", self.command],
             stdin=subprocess.PIPE,
             env=environment,
             pass_fds=descriptors,

@@ -78,6 +78,8 @@ def test_commands_of_files__load_no_server_and_no_distributions(tmp_path: Path) 
     for modules in loaded.values():
         assert "mosaico.traces.files.trace_file" in modules
         assert not modules & {"sqlalchemy", "psycopg", "scipy.stats", "fastapi", "starlette"}
+        # What reads settings, texts of other scripts and event loops takes 0.05 s each.
+        assert not modules & {"pydantic_settings", "regex", "asyncio"}
     assert not (loaded["score of Python"] | loaded["score"]) & NUMERICAL
 
 

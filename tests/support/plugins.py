@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,10 @@ def load_sample(monkeypatch: pytest.MonkeyPatch, installed: Path) -> list[Loaded
     """Load the sample distribution into this process; returns what failed."""
     isolate_registries(monkeypatch)
     monkeypatch.syspath_prepend(str(installed))
+    # Not the plugins that this process found before.
+    monkeypatch.setattr(
+        "mosaico.core.registry.installed_entry_points", lambda group: entry_points(group=group)
+    )
     failures: list[LoadedPlugin] = []
     for registry in REGISTRIES:
         registry.load_entry_points(failures.append)

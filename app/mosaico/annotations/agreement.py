@@ -1,21 +1,21 @@
 """How far annotators agree: Cohen's kappa of two, Krippendorff's alpha of any number; pure.
 
-Imports nltk, and with it numpy: call it only in a child process. Nothing weighs "partly" nearer to "right" than "wrong"
-is. Source: `nltk.metrics.agreement` for both measures; the intervals are of the jackknife over answers (Efron and
-Stein 1981).
+Imports scipy: call it only in a child process. Nothing weighs "partly" nearer to "right" than "wrong" is. Sources: Cohen
+1960; Krippendorff 2011, for nominal data; the intervals are of the jackknife over answers (Efron and Stein 1981).
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from mosaico.annotations.schemas import AgreementMeasure, PairAgreement
 
 # What each annotator says of one answer.
 Labels: TypeAlias = Mapping[str, str]
 Pattern: TypeAlias = tuple[tuple[str, str], ...]
+Measure: TypeAlias = Callable[[Counter[Pattern]], float]
 
 # Below, the jackknife says little about how much another sample would differ.
 MIN_ANSWERS: Final = 10
@@ -36,7 +36,7 @@ def measure_agreement(answers: Sequence[Labels]) -> Agreement:
     pairs = [
         _measure_pair(shared, first, second) for (first, second), _ in counts.most_common(MAX_PAIRS)
     ]
-    return Agreement(_measure(shared, lambda task: task.alpha()), pairs)
+    return Agreement(_measure(shared, _krippendorff_alpha), pairs)
 
 
 def _measure_pair(answers: Sequence[Labels], first: str, second: str) -> PairAgreement:
@@ -49,12 +49,12 @@ def _measure_pair(answers: Sequence[Labels], first: str, second: str) -> PairAgr
         first=first,
         second=second,
         equal=sum(labels[first] == labels[second] for labels in both),
-        kappa=_measure(both, lambda task: task.kappa_pairwise(first, second)),
+        kappa=_measure(both, _cohen_kappa),
     )
 
 
-def _measure(answers: Sequence[Labels], measure: Callable[[Any], float]) -> AgreementMeasure:
-    """A measure of nltk with its interval. Where all annotations say the same, agreement beyond chance is not defined."""
+def _measure(answers: Sequence[Labels], measure: Measure) -> AgreementMeasure:
+    """A measure with its interval. Where all annotations say the same, agreement beyond chance is not defined."""
     patterns = Counter[Pattern](tuple(sorted(labels.items())) for labels in answers)
     count = patterns.total()
     value = _value_of(patterns, measure)
@@ -76,30 +76,46 @@ def _measure(answers: Sequence[Labels], measure: Callable[[Any], float]) -> Agre
     return AgreementMeasure(value=value, low=low, high=high, answers=count, reason=reason)
 
 
-def _value_of(patterns: Counter[Pattern], measure: Callable[[Any], float]) -> float | None:
+def _value_of(patterns: Counter[Pattern], measure: Measure) -> float | None:
     """The measure over answers that are counted by what their annotators say; None where it is not defined."""
-    # A second, and only in a child process.
-    from nltk.metrics.agreement import AnnotationTask
-
     labels = {label for pattern in patterns for _, label in pattern}
-    if len(labels) <= 1:
-        return None
-    answers = (pattern for pattern, count in patterns.items() for _ in range(count))
-    rows = [
-        (annotator, number, label)
-        for number, pattern in enumerate(answers)
-        for annotator, label in pattern
-    ]
-    return float(measure(AnnotationTask(rows)))
+    return measure(patterns) if len(labels) > 1 else None
+
+
+def _krippendorff_alpha(patterns: Counter[Pattern]) -> float:
+    """1 less the disagreement within answers as a share of that between all annotations."""
+    totals, differing = Counter[str](), 0.0
+    for pattern, count in patterns.items():
+        labels = Counter(label for _, label in pattern)
+        totals.update({label: count * annotations for label, annotations in labels.items()})
+        differing += count * _differing_pairs(labels) / (len(pattern) - 1)
+    return 1.0 - (totals.total() - 1) * differing / _differing_pairs(totals)
+
+
+def _differing_pairs(labels: Counter[str]) -> int:
+    """The ordered pairs of annotations that say different things."""
+    return labels.total() ** 2 - sum(count * count for count in labels.values())
+
+
+def _cohen_kappa(patterns: Counter[Pattern]) -> float:
+    """The agreement of two annotators beyond that by chance, as a share of the most that is possible."""
+    first, second, equal = Counter[str](), Counter[str](), 0
+    for ((_, label), (_, other)), count in patterns.items():
+        first[label] += count
+        second[other] += count
+        equal += count * (label == other)
+    answers = patterns.total()
+    by_chance = sum(count * second[label] for label, count in first.items())
+    return (equal * answers - by_chance) / (answers * answers - by_chance)
 
 
 def _interval(
-    patterns: Counter[Pattern], value: float, measure: Callable[[Any], float]
+    patterns: Counter[Pattern], value: float, measure: Measure
 ) -> tuple[float, float] | None:
     """The 95 % interval by leaving out one answer at a time: equal answers leave equal values, so each pattern is
     left out once. None where a value is not defined or none differs.
     """
-    # Only in a child process, as nltk.
+    # Only in a child process.
     from scipy.special import stdtrit
 
     count = patterns.total()

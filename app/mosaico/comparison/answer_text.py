@@ -1,12 +1,13 @@
 """The answer of a comparison of files in a few lines of text: what was read, what decides, and the interval; pure."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from mosaico.comparison.change_text import format_amount
 from mosaico.comparison.deciders import REASONS, DecidedBy, describe_direction
 from mosaico.comparison.schemas import Comparison
+from mosaico.core.parameter_names import parameter_name
 from mosaico.core.text import shorten
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.metrics.metric_gaps import is_judgement
@@ -32,6 +33,16 @@ def describe_reading(
     parts.append(f"scores: {', '.join(scores[:_MAX_SCORES])}{more}" if scores else "")
     parts.append(f"decides: {describe_deciders(comparison)}")
     return " · ".join(filter(None, parts))
+
+
+def describe_spared(names: Sequence[str]) -> str:
+    """The metrics that were not computed, and how to get them; empty for none."""
+    listed = ", ".join(names)
+    return (
+        f"not computed, because they do not decide: {listed} ({parameter_name('--all')} computes them)"
+        if names
+        else ""
+    )
 
 
 def describe_deciders(comparison: Comparison) -> str:

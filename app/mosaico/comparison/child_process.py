@@ -1,4 +1,4 @@
-"""Runs a comparison in a process that ends afterwards and so releases its memory."""
+"""Runs comparisons in a process that ends soon afterwards and so releases its memory."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -18,8 +18,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 LIMITS: Final = ChildLimits(MEMORY_BYTES, timeout_s=120.0)
+# Who compares two runs looks at another metric, question or pair next: to start a process takes as long as most
+# comparisons.
+KEPT_S: Final = 60.0
 # One child at a time: it takes more memory than the whole service.
-CHILDREN: Final = ChildProcesses(1, warm_up=load_metrics, is_kept=False, wait_s=60.0, waiting=16)
+CHILDREN: Final = ChildProcesses(1, warm_up=load_metrics, kept_s=KEPT_S, wait_s=60.0, waiting=16)
 
 
 class ComparisonBusy(Unavailable):
@@ -33,7 +36,7 @@ class ComparisonFailed(Unavailable):
 
 
 def run_in_child(function: Callable[..., R], *arguments: Any) -> R:
-    """Calls a function in a process that ends afterwards. A process that is lost, and not for its time, is replaced
+    """Calls a function in a process that ends soon afterwards. A process that is lost, and not for its time, is replaced
     once.
 
     Raises: `ComparisonBusy`, `ComparisonFailed`.
@@ -62,7 +65,7 @@ def query_in_child(
     *args: P.args,
     **options: P.kwargs,
 ) -> R:
-    """Calls a function of a database in a process that ends afterwards.
+    """Calls a function of a database in a process that ends soon afterwards.
 
     Raises: the errors of `run_in_child`.
     """

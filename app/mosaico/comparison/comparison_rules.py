@@ -16,6 +16,7 @@ from mosaico.comparison.deciders import (
     CommonMetric,
     Deciders,
     ExpectedAnswers,
+    are_settled,
     select_deciders,
 )
 from mosaico.comparison.value_coverage import LostValues, find_lost_values
@@ -192,6 +193,10 @@ class RunComparison:
         deciders = select_deciders(comparable, answers)
         # A measure of quality that cannot be compared is not the same as none.
         return deciders if deciders.names else select_deciders(common, answers)
+
+    def are_settled(self, pairing: ItemPairing, spare: Sequence[MetricRef]) -> bool:
+        """Return whether the same metrics decide whatever the values of the `spare` ones are, which are not measured."""
+        return are_settled(list(self._common_metrics(pairing)), _expected_answers(pairing), spare)
 
     def _common_metrics(self, pairing: ItemPairing) -> Iterator[CommonMetric]:
         columns = set(self.item_columns)

@@ -1,7 +1,7 @@
 """What decides the verdict of two runs: one choice for files and for stored runs; pure."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -188,40 +188,55 @@ def _by_quality(
     return _in_order(quality), DecidedBy.UNDIRECTED if quality else DecidedBy.NOTHING
 
 
-def may_decide(
-    refs: Sequence[MetricRef],
-    scores: Sequence[Collection[str]],
-    answers: Callable[[], ExpectedAnswers] = ExpectedAnswers,
-) -> list[MetricRef]:
-    """The metrics that may decide about two files, of which the names of the scores are known.
-
-    With what the source says in both files, no metric compares answers with expected ones. Of others only those that
-    fit the expected `answers` do, which are counted only then.
+class MetricChoice(NamedTuple):
+    """The metrics to measure of two files, and `spare` ones: they compare answers with expected ones, and are measured
+    only if one of them may decide.
     """
-    metrics = [
-        CommonMetric(ref=ref, spec=provider_for(ref).spec, items=0, mean=0.0) for ref in refs
-    ]
-    guards = [metric.ref for metric in metrics if metric.family in GUARDS]
-    quality = [metric for metric in metrics if metric.is_quality]
-    source = [metric for metric in quality if metric.is_of_source and metric.family != "LLM_JUDGE"]
-    if all(any(_score_name(metric.ref) in names for metric in source) for names in scores):
-        quality = source
-    else:
-        unfit = _unfit_families(answers())
-        quality = [metric for metric in quality if metric.family not in unfit]
-    return [*guards, *(metric.ref for metric in quality)]
+
+    measured: list[MetricRef]
+    spare: list[MetricRef]
 
 
-def _unfit_families(answers: ExpectedAnswers) -> tuple[str, ...]:
-    """The metrics that cannot decide about these answers, however the runs are paired.
-
-    Between clear labels and clear texts both may.
+def choose_metrics(refs: Sequence[MetricRef], answers: ExpectedAnswers) -> MetricChoice:
+    """The metrics that do not compare answers with expected ones, and of the others those that probably decide, by the
+    expected `answers` of a sample. Beside what the source says they are a second opinion.
     """
+    later = {*_LABEL_METRICS, *_TEXT_METRICS}.difference(_likely_families(answers))
+    spare = [ref for ref in refs if _unmeasured(ref).family in later]
+    return MetricChoice([ref for ref in refs if ref not in spare], spare)
+
+
+def judges_both(refs: Iterable[MetricRef], scores: Sequence[Collection[str]]) -> list[MetricRef]:
+    """The metrics of what the source says, if it judges both of two files, of which the names of the scores are known: then
+    no other metric decides. Otherwise none.
+    """
+    source = [ref for ref in refs if _unmeasured(ref).is_of_source and ref.key != "LLM_JUDGE"]
+    is_judged = all(any(_score_name(ref) in names for ref in source) for names in scores)
+    return source if is_judged else []
+
+
+def _likely_families(answers: ExpectedAnswers) -> tuple[str, ...]:
+    """The metrics that are the first to decide about such answers."""
     if answers.items == 0:
         return ()
-    if answers.short == answers.items and 2 * answers.distinct <= _DISTINCT_SHARE * answers.items:
-        return _TEXT_METRICS
-    return _LABEL_METRICS if 2 * answers.short < answers.items else ()
+    text_metric = _TEXT_METRICS[:1]
+    if not answers.are_short:
+        return text_metric
+    return _LABEL_METRICS if answers.are_labels else (*_LABEL_METRICS, *text_metric)
+
+
+def are_settled(
+    metrics: Sequence[CommonMetric], answers: ExpectedAnswers, spare: Iterable[MetricRef]
+) -> bool:
+    """Return whether the same metrics decide whatever the values of the `spare` ones are."""
+    # None has values of more items, or better ones.
+    items = (answers.items - answers.absent) // 2
+    best = [replace(_unmeasured(ref), items=items, mean=1.0) for ref in spare] if items else []
+    return select_deciders(metrics, answers) == select_deciders([*metrics, *best], answers)
+
+
+def _unmeasured(ref: MetricRef) -> CommonMetric:
+    return CommonMetric(ref=ref, spec=provider_for(ref).spec, items=0, mean=0.0)
 
 
 def _score_name(ref: MetricRef) -> str:
@@ -231,8 +246,17 @@ def _score_name(ref: MetricRef) -> str:
 
 def measures_quality(column: str) -> bool:
     """Return whether a metric, by its column, may stand for quality. The registry of metrics must be loaded."""
-    ref = ref_of_column(column)
-    return CommonMetric(ref=ref, spec=provider_for(ref).spec, items=0, mean=0.0).is_quality
+    return is_of_quality(ref_of_column(column))
+
+
+def is_of_quality(ref: MetricRef) -> bool:
+    """Return whether a metric may stand for quality."""
+    return _unmeasured(ref).is_quality
+
+
+def is_guard(ref: MetricRef) -> bool:
+    """Return whether a metric is that of failed answers."""
+    return _unmeasured(ref).family in GUARDS
 
 
 def describe_direction(ref: MetricRef, spec: MetricSpec) -> str:

@@ -31,6 +31,7 @@ _NAMES: Final = {
     UserInterface.PYTHON: {
         "--map": "columns",
         "--kpi": "kpis",
+        "--all": "all_metrics=True",
         **{
             option: f"ReadOptions.{option.removeprefix('--').replace('-', '_')}"
             for option in _READ_OPTIONS

@@ -22,10 +22,8 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from mosaico.core.errors import Invalid
 from mosaico.core.ids import IDENTIFIER_PATTERN
-from mosaico.core.network_policy import find_host_refusal
 from mosaico.core.strict_json import MAX_INTEGER, MIN_INTEGER, reject_unacceptable
 from mosaico.core.text import find_line_flaw, unstorable_reason
-from mosaico.core.url_syntax import find_url_flaw
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -196,6 +194,10 @@ def _to_utc(instant: datetime) -> datetime:
 
 def require_http_url(url: str) -> str:
     """The URL, if it is one that may be called; for validators of fields."""
+    # Names of hosts and threads, which commands on files do not need.
+    from mosaico.core.network_policy import find_host_refusal
+    from mosaico.core.url_syntax import find_url_flaw
+
     flaw = find_url_flaw(url)
     if flaw is not None:
         raise PydanticCustomError(

@@ -6,7 +6,13 @@ from functools import cached_property
 from itertools import chain
 from types import MappingProxyType
 
-from mosaico.comparison.deciders import ExpectedAnswers, may_decide
+from mosaico.comparison.deciders import (
+    ExpectedAnswers,
+    choose_metrics,
+    is_guard,
+    is_of_quality,
+    judges_both,
+)
 from mosaico.gating.offline_metrics import (
     OfflineMetrics,
     ScoreOptions,
@@ -17,13 +23,12 @@ from mosaico.gating.offline_metrics import (
     with_score_options,
 )
 from mosaico.gating.rules import GateTerms
-from mosaico.items.matrix import (
-    is_short_text,
-)
+from mosaico.items.matrix import is_short_text
 from mosaico.metrics.formula_direction import KpiFormulaText
 from mosaico.metrics.offline_models import OfflineModels
 from mosaico.traces.files.result_sources import ResultSource
-from mosaico.traces.files.trace_file import TraceReader
+from mosaico.traces.files.trace_file import TraceReader, score_names_of
+from mosaico.traces.types import Trace
 
 
 @dataclass(frozen=True)
@@ -35,30 +40,32 @@ class FileInputs:
     scores: ScoreOptions = field(default_factory=ScoreOptions)
 
     @cached_property
+    def samples(self) -> list[list[Trace]]:
+        """The first traces of each file."""
+        return [self.reader.sample(source) for source in self.sources]
+
+    @cached_property
     def names_by_file(self) -> list[list[str]]:
         """The names of the scores in the first traces of each file."""
-        return [self.reader.score_names(source) for source in self.sources]
+        return [score_names_of(sample) for sample in self.samples]
 
     def stated_directions(self) -> dict[str, str]:
         """The better direction of the scores that the files state one of, by name."""
-        _ = self.names_by_file
+        _ = self.samples
         return self.reader.directions
 
     def expected_answers(self) -> ExpectedAnswers:
-        """The expected answers of both files, without the pairing of their items."""
-        items = short = 0
-        texts = set[int]()
-        for source in self.sources:
-            with self.reader.open(source) as traces:
-                for trace in traces:
-                    is_short = is_short_text(trace.expected_output)
-                    if is_short is None:
-                        continue
-                    items += 1
-                    short += is_short
-                    # Hashes, because the answers may be long.
-                    texts.add(hash(trace.expected_output))
-        return ExpectedAnswers(items=items, short=short, distinct=len(self.sources) * len(texts))
+        """The expected answers of the first traces of both files, without the pairing of their items."""
+        texts = [
+            trace.expected_output
+            for trace in chain.from_iterable(self.samples)
+            if trace.expected_output is not None
+        ]
+        return ExpectedAnswers(
+            items=len(texts),
+            short=sum(is_short_text(text) or False for text in texts),
+            distinct=len(self.sources) * len({*texts}),
+        )
 
     def score_names(self) -> list[str]:
         """The names of the scores in the first traces of both files."""
@@ -81,9 +88,12 @@ def select_gated(
     if metrics is not None or kpis or limited:
         return with_guard(_with_directions(selected, files, kpis))
     selected = _with_directions(add_scores(selected, files.score_names()), files, kpis)
-    return selected._replace(
-        refs=tuple(may_decide(selected.refs, files.names_by_file, files.expected_answers))
-    )
+    guards = filter(is_guard, selected.refs)
+    if source := judges_both(selected.refs, files.names_by_file):
+        return selected._replace(refs=(*guards, *source))
+    quality = [ref for ref in selected.refs if is_of_quality(ref)]
+    choice = choose_metrics(quality, files.expected_answers())
+    return selected._replace(refs=(*guards, *choice.measured), spare=tuple(choice.spare))
 
 
 def _with_directions(
@@ -100,14 +110,20 @@ def select_all(
     files: FileInputs,
     models: OfflineModels | None = None,
     kpis: Mapping[str, KpiFormulaText] = MappingProxyType({}),
+    *,
+    is_complete: bool = False,
 ) -> OfflineMetrics:
-    """The metrics and KPIs that the user names, by default all metrics that files allow, with the scores in the
-    files. KPIs decide.
+    """The metrics and KPIs that the user names, by default what probably decides and the scores in the files; with
+    `is_complete` all metrics that files allow. KPIs decide.
 
     The registry of metrics must be loaded. Raises as `select_gated`.
     """
     selected = select_metrics(metrics, kpis, models=models)
-    if metrics is None and not kpis:
+    is_default = metrics is None and not kpis
+    if is_default:
         selected = add_scores(selected, files.score_names())
     selected = with_guard(_with_directions(selected, files, kpis))
+    if is_default and not is_complete:
+        choice = choose_metrics(selected.refs, files.expected_answers())
+        selected = selected._replace(refs=tuple(choice.measured), spare=tuple(choice.spare))
     return judge_kpis(selected) if kpis else selected

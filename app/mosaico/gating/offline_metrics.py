@@ -51,7 +51,8 @@ class OfflineMetrics(NamedTuple):
 
     `columns` are the columns of metrics by the names that a user gave them. `requested` are the
     metrics, by column, and the KPIs, by name, that were named as such. `models` measures. `has_guard`: the metric of failed answers was added.
-    `benchmark` has the limits of a valid run, and the clusters of items.
+    `benchmark` has the limits of a valid run, and the clusters of items. `spare` metrics are measured only if one of them may
+    decide.
     """
 
     refs: tuple[MetricRef, ...]
@@ -61,6 +62,11 @@ class OfflineMetrics(NamedTuple):
     models: OfflineModels
     has_guard: bool = False
     benchmark: FileBenchmark = FileBenchmark()
+    spare: tuple[MetricRef, ...] = ()
+
+    def with_spare(self) -> "OfflineMetrics":
+        """All metrics, those that were spared, too."""
+        return self._replace(refs=(*self.refs, *self.spare), spare=())
 
 
 def select_metrics(

@@ -50,8 +50,8 @@ class SharedFile:
 class ChildProcesses:
     """At most `size` child processes for one kind of work, each with one call at a time.
 
-    Where `is_kept`, a child waits for the next call, so that small calls are cheap; otherwise it ends with its call
-    and gives all memory back. A caller waits up to `wait_s` for a child, as one of `waiting` callers: they hold threads
+    A child waits `kept_s` seconds for the next call, so that calls in a row are cheap, then ends and gives all memory
+    back; None: it stays. A caller waits up to `wait_s` for a child, as one of `waiting` callers: they hold threads
     that other requests need.
     """
 
@@ -60,17 +60,18 @@ class ChildProcesses:
         size: int,
         *,
         warm_up: Callable[[], None],
-        is_kept: bool,
+        kept_s: float | None,
         wait_s: float,
         waiting: int,
     ) -> None:
         self._warm_up = warm_up
-        self._is_kept = is_kept
+        self._kept_s = kept_s
         self._wait_s = wait_s
         self._callers = threading.BoundedSemaphore(size + waiting)
         self._slots = threading.BoundedSemaphore(size)
         self._lock = threading.Lock()
-        self._idle: list[ProcessPool] = []
+        # With the timer that ends it.
+        self._idle: dict[ProcessPool, threading.Timer | None] = {}
         self._busy: list[ProcessPool] = []
         _EVERY.add(self)
 
@@ -101,16 +102,16 @@ class ChildProcesses:
     def close(self) -> None:
         """Kill the children; their calls raise `CallLost`. A later call starts new ones."""
         with self._lock:
-            pools, self._idle = [*self._idle, *self._busy], []
+            pools, self._idle = [*self._idle, *self._busy], {}
         for pool in pools:
             pool.close()
 
     @contextmanager
     def _child(self) -> Iterator[ProcessPool]:
         with self._lock:
-            pool = self._idle.pop() if self._idle else self._new_child()
+            pool = self._take_idle() or self._new_child()
             self._busy.append(pool)
-        is_reusable = self._is_kept
+        is_reusable = True
         try:
             yield pool
         except CallLost:
@@ -120,9 +121,33 @@ class ChildProcesses:
             with self._lock:
                 self._busy.remove(pool)
                 if is_reusable:
-                    self._idle.append(pool)
+                    self._keep(pool)
             if not is_reusable:
                 pool.close()
+
+    def _take_idle(self) -> ProcessPool | None:
+        if not self._idle:
+            return None
+        pool, timer = self._idle.popitem()
+        if timer is not None:
+            timer.cancel()
+        return pool
+
+    def _keep(self, pool: ProcessPool) -> None:
+        if self._kept_s is None:
+            self._idle[pool] = None
+            return
+
+        def end() -> None:
+            with self._lock:
+                if self._idle.get(pool) is not timer:  # another call took it meanwhile
+                    return
+                del self._idle[pool]
+            pool.close()
+
+        timer = self._idle[pool] = threading.Timer(self._kept_s, end)
+        timer.daemon = True
+        timer.start()
 
     def _new_child(self) -> ProcessPool:
         return ProcessPool(1, warm_up=self._warm_up, calls_per_child=1, kept_bytes=KEPT_BYTES)

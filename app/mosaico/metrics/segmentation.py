@@ -11,19 +11,12 @@ from collections.abc import Callable
 from functools import lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Final
-
-import regex
+from typing import Any, Final, NamedTuple
 
 from mosaico.core.errors import Invalid
 
 # Line_Break=SA are the scripts of South-East Asia that need a dictionary, such as Thai (Unicode 15, UAX #14).
 _UNSPACED: Final = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Tibetan}\p{Line_Break=SA}"
-_UNSPACED_LETTER: Final = regex.compile(rf"[[{_UNSPACED}]&&\p{{L}}]", regex.V1)
-# A character with the marks on it, such as the vowels of Thai.
-_UNSPACED_CHARACTER: Final = regex.compile(rf"[[{_UNSPACED}]--\p{{M}}]\p{{M}}*", regex.V1)
-_BOUNDARY: Final = regex.compile(r"\b", regex.V1 | regex.WORD)
-_LETTER_OR_DIGIT: Final = regex.compile(r"[\p{L}\p{N}]", regex.V1)
 _JAPANESE_MODULES: Final = ("MeCab", "ipadic")
 
 
@@ -33,23 +26,48 @@ class MissingJapanesePackages(Invalid):
     """
 
 
+class _Patterns(NamedTuple):
+    """What words are made of. `unspaced_character` is one with the marks on it, such as the vowels of Thai."""
+
+    unspaced_letter: Any
+    unspaced_character: Any
+    boundary: Any
+    letter_or_digit: Any
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> _Patterns:
+    # Most texts are read without it, and it takes long to import.
+    import regex
+
+    return _Patterns(
+        unspaced_letter=regex.compile(rf"[[{_UNSPACED}]&&\p{{L}}]", regex.V1),
+        unspaced_character=regex.compile(rf"[[{_UNSPACED}]--\p{{M}}]\p{{M}}*", regex.V1),
+        boundary=regex.compile(r"\b", regex.V1 | regex.WORD),
+        letter_or_digit=regex.compile(r"[\p{L}\p{N}]", regex.V1),
+    )
+
+
 def unicode_words(text: str) -> list[bytes]:
     """Case-folded words with a letter or digit; of scripts without spaces, each character.
 
     Source: Unicode 15, UAX #29 (default word boundaries), after canonical composition.
     """
     folded = unicodedata.normalize("NFC", text.casefold())
-    spaced = _UNSPACED_CHARACTER.sub(r" \g<0> ", folded)
+    patterns = _patterns()
+    spaced = patterns.unspaced_character.sub(r" \g<0> ", folded)
     return [
         segment.encode("utf-8", "surrogatepass")
-        for segment in _BOUNDARY.split(spaced)
-        if _LETTER_OR_DIGIT.search(segment)
+        for segment in patterns.boundary.split(spaced)
+        if patterns.letter_or_digit.search(segment)
     ]
 
 
 def count_unspaced_letters(text: str) -> int:
     """The number of letters of scripts that are written without spaces between words."""
-    return 0 if text.isascii() else sum(1 for _ in _UNSPACED_LETTER.finditer(text))
+    if text.isascii():
+        return 0
+    return sum(1 for _ in _patterns().unspaced_letter.finditer(text))
 
 
 def require_japanese_packages() -> None:

@@ -7,9 +7,10 @@ white space, so the tokens of each word can be cached.
 import re
 import string
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from itertools import chain
 from typing import Final, TypeVar
+
+from mosaico.metrics.porter import porter_stem
 
 K = TypeVar("K", str, bytes)
 V = TypeVar("V")
@@ -58,7 +59,6 @@ _ROUGE_BYTES: Final = bytes(
     for code in bytes(range(256)).translate(_LOWER)
 )
 _STEMMED_FROM: Final = 4  # characters; shorter words are not stemmed
-_RUN_OF_Y: Final = b"y" * 64  # the stemmer is quadratic in the length of such a run
 
 
 def rouge_words(text: str) -> list[bytes]:
@@ -72,19 +72,8 @@ def rouge_words(text: str) -> list[bytes]:
     return text.encode("ascii", "replace").translate(_ROUGE_BYTES).split()
 
 
-@lru_cache(maxsize=1)
-def _porter() -> Callable[[str], str]:
-    # NLTK takes long to import, and only ROUGE with stemming needs it.
-    from nltk.stem.porter import PorterStemmer
-
-    stem: Callable[[str], str] = PorterStemmer().stem
-    return stem
-
-
 def _stem(word: bytes) -> bytes:
-    if len(word) < _STEMMED_FROM or _RUN_OF_Y in word:
-        return word
-    return _porter()(word.decode()).encode()
+    return word if len(word) < _STEMMED_FROM else porter_stem(word.decode()).encode()
 
 
 _STEMS: Final = _word_table(_stem)
@@ -93,7 +82,7 @@ _STEMS: Final = _word_table(_stem)
 def stemmed_rouge_words(text: str) -> list[bytes]:
     """The tokens of ROUGE; those longer than three characters are stemmed by Porter's algorithm.
 
-    Source: rouge_score 0.1.2 with `use_stemmer`; differs only for words with 64 consecutive y.
+    Source: rouge_score 0.1.2 with `use_stemmer`.
     """
     return stem_words(rouge_words(text))
 

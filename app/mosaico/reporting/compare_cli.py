@@ -95,7 +95,10 @@ def compare_files(
     ] = None,
     no_page: Annotated[bool, typer.Option("--no-html", help="Do not write an HTML file.")] = False,
     is_complete: Annotated[
-        bool, typer.Option("--all", help="List all metrics, and ten times as many items.")
+        bool,
+        typer.Option(
+            "--all", help="Compute and list all metrics, and list ten times as many items."
+        ),
     ] = False,
     is_preview: Annotated[
         bool,
@@ -113,7 +116,7 @@ def compare_files(
     results, or a limit of model requests is too low, 65 a line of a file is invalid, or no model
     is configured, 75 the model server does not respond.
     """
-    from mosaico.comparison.answer_text import describe_reading
+    from mosaico.comparison.answer_text import describe_reading, describe_spared
     from mosaico.comparison.deciders import parse_about
     from mosaico.gating.file_inputs import FileInputs
     from mosaico.gating.offline_metrics import ScoreOptions
@@ -137,17 +140,21 @@ def compare_files(
         files = FileInputs(
             sources, reader, ScoreOptions(parse_better(better), parse_ranges(ranges))
         )
-        selected = _select(requested, files, models)
+        selected = _select(requested, files, models, is_complete=is_complete)
         compared = compare_results(
             *sources, selected, reader, warnings.append, about=parse_about(about), earlier=earlier,
             run_sd=run_sd,
         )  # fmt: skip
         reading = describe_reading(compared.comparison, selected.refs, reader.columns)
         lines.append(format_cell(reading))
+        if spared := describe_spared(compared.spared):
+            lines.append(spared)
     for warning in warnings:
         print_warning(format_cell(warning))
     judged_by = filter(None, [requested.line])
-    compared = replace(compared, remarks=[*judged_by, *remarks, reading, *warnings])
+    compared = replace(
+        compared, remarks=[*judged_by, *remarks, reading, *filter(None, [spared]), *warnings]
+    )
     if target is not None:
         write_text(target, html_comparison(compared))
     link = target and target.resolve().as_uri()
@@ -193,7 +200,7 @@ def _page_file(requested: Path | None, base: Path, candidate: Path) -> Path | No
 
 
 def _select(
-    requested: "FileBenchmark", files: "FileInputs", models: "OfflineModels"
+    requested: "FileBenchmark", files: "FileInputs", models: "OfflineModels", *, is_complete: bool
 ) -> "OfflineMetrics":
     from mosaico.gating.file_inputs import select_all
     from mosaico.gating.offline_metrics import kpi_warnings
@@ -201,9 +208,9 @@ def _select(
 
     load_metrics(warn_failed_plugin)
     try:
-        selected = select_all(requested.metrics, files, models, requested.kpis)._replace(
-            benchmark=requested
-        )
+        selected = select_all(
+            requested.metrics, files, models, requested.kpis, is_complete=is_complete
+        )._replace(benchmark=requested)
     except NotFound as error:
         if error.error_code != "unknown-metric":  # an unknown --input-format
             raise

@@ -26,7 +26,7 @@ METRIC_TITLES: Final = ("metric", "verdict", "baseline", "candidate", "change")
 ITEM_TITLES: Final = (
     "item", "before", "after", "input", "expected", "output before", "output after",
 )  # fmt: skip
-# Fewer metrics may differ by chance.
+# Of several metrics, fewer may differ by chance.
 MIN_DISAGREEING: Final = 3
 STYLE: Final = "td{vertical-align:top;max-width:24em;overflow-wrap:anywhere}"
 
@@ -53,7 +53,8 @@ class ComparedFiles:
     """A comparison with what a page shows besides it.
 
     `item_changes` are the changes of the deciding metric by item. `items` are the flipped items, or where none
-    flipped those that are worse at all, the worst first; `texts` are theirs. `remarks` say how the files were read.
+    flipped those that are worse at all, the worst first; `texts` are theirs. `spared` metrics could compare the answers, and were not
+    computed. `remarks` say how the files were read.
     """
 
     comparison: Comparison
@@ -61,6 +62,7 @@ class ComparedFiles:
     less_is_better: bool = False
     items: Sequence[ChangedItem] = ()
     texts: Mapping[str, ItemTexts]
+    spared: Sequence[str] = ()
     remarks: Sequence[str] = ()
 
 
@@ -117,7 +119,7 @@ def headline(comparison: Comparison) -> str:
 
 def describe_others(comparison: Comparison) -> str:
     """How many of the other metrics of quality fell and rose: "9 of 12 other metrics of quality fell"; empty for none."""
-    others = _other_verdicts(comparison)
+    others = [other.verdict.verdict for other in _other_metrics(comparison)]
     changes = [
         (sum(other is verdict for other in others), word)
         for verdict, word in (
@@ -134,22 +136,29 @@ def describe_others(comparison: Comparison) -> str:
 
 
 def describe_disagreement(comparison: Comparison) -> str:
-    """The other metrics of quality, where most of them fell and none that decides did, or the reverse."""
-    others = _other_verdicts(comparison)
+    """The other metrics of quality, where most of them fell and none that decides did, or the reverse: "9 of 12 other
+    metrics of quality fell", or the only one, "ROUGE fell".
+    """
+    metrics = _other_metrics(comparison)
+    others = [other.verdict.verdict for other in metrics]
     deciding = {
         row.verdict.verdict for row in compared_rows(comparison) if row.metric in comparison.judged
     }
     for opposite, word in ((Verdict.REGRESSED, "fell"), (Verdict.IMPROVED, "improved")):
         count = sum(other is opposite for other in others)
-        if opposite not in deciding and count >= MIN_DISAGREEING and 2 * count > len(others):
+        if opposite in deciding:
+            continue
+        if others == [opposite]:
+            return f"{metrics[0].metric} {word}"
+        if count >= MIN_DISAGREEING and 2 * count > len(others):
             return f"{count} of {len(others)} other metrics of quality {word}"
     return ""
 
 
-def _other_verdicts(comparison: Comparison) -> list[Verdict | None]:
-    """The verdicts of metrics of quality that do not decide, one for metrics with equal values."""
+def _other_metrics(comparison: Comparison) -> list[MetricComparison]:
+    """The metrics of quality that do not decide, one of those with equal values."""
     return [
-        row.verdict.verdict
+        row
         for row in comparison.metrics
         if row.same_as is None
         and row.metric not in comparison.judged

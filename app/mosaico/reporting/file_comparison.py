@@ -1,12 +1,12 @@
 """Compares a file of results with another one, without a server."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from mosaico.comparison.pair_comparison import MAX_FLIPS, PairedMeans, compare, paired_means
 from mosaico.comparison.schemas import Comparison
 from mosaico.core.web.change_charts import ItemChange
-from mosaico.gating.offline_gate import pair_files
+from mosaico.gating.offline_gate import list_spared, pair_files
 from mosaico.gating.offline_metrics import OfflineMetrics
 from mosaico.gating.rules import NothingToGate
 from mosaico.reporting.comparison_page import (
@@ -15,10 +15,10 @@ from mosaico.reporting.comparison_page import (
     ItemTexts,
     deciding_metric,
 )
+from mosaico.reporting.kept_texts import TextKeepingReader
 from mosaico.statistics.verdict_rules import About, Side
 from mosaico.traces.files.result_sources import ResultSource
 from mosaico.traces.files.trace_file import TraceReader
-from mosaico.traces.types import Trace
 
 
 def compare_results(
@@ -37,8 +37,9 @@ def compare_results(
 
     Raises: the errors of `reader`, and `NothingToGate` for a file without results.
     """
+    texts = TextKeepingReader(reader, (base, candidate))
     pair = pair_files(
-        base, candidate, selected, reader, selected.requested, warn, about=about, earlier=earlier,
+        base, candidate, selected, texts, selected.requested, warn, about=about, earlier=earlier,
         run_sd=run_sd,
     )  # fmt: skip
     for side in (pair.baseline, pair.candidate):
@@ -52,10 +53,15 @@ def compare_results(
     if deciding and is_metric and flips and flips.metric != deciding.metric:
         # Of several judged metrics another one than the first decides: the items are those of it.
         comparison = compare(replace(pair, metric=deciding.metric))
+    spared = list_spared(pair, selected.spare)
     if deciding is None or not is_metric:
         items = _flipped_items(comparison)
-        texts = _read_texts(base, candidate, items, reader)
-        return ComparedFiles(comparison=comparison, items=items, texts=texts)
+        return ComparedFiles(
+            comparison=comparison,
+            items=items,
+            texts=_read_texts(base, candidate, items, texts),
+            spared=spared,
+        )
     means = paired_means(pair, deciding.metric)
     less_is_better = deciding.verdict.side is Side.HIGH
     items = _flipped_items(comparison) or _worse_items(means, less_is_better=less_is_better)
@@ -68,7 +74,8 @@ def compare_results(
         ],
         less_is_better=less_is_better,
         items=items,
-        texts=_read_texts(base, candidate, items, reader),
+        texts=_read_texts(base, candidate, items, texts),
+        spared=spared,
     )
 
 
@@ -93,32 +100,21 @@ def _worse_items(means: PairedMeans, *, less_is_better: bool) -> list[ChangedIte
 
 
 def _read_texts(
-    base: ResultSource, candidate: ResultSource, shown: Sequence[ChangedItem], reader: TraceReader
+    base: ResultSource,
+    candidate: ResultSource,
+    shown: Sequence[ChangedItem],
+    reader: TextKeepingReader,
 ) -> dict[str, ItemTexts]:
-    """The texts of items: the files are read again instead of being kept in memory."""
     items = {item.item_id for item in shown}
     if not items:
         return {}
-    before, after = (dict(_first_traces(path, items, reader)) for path in (base, candidate))
+    before, after = (reader.texts_of(path, items) for path in (base, candidate))
     return {
         item: ItemTexts(
             input=after[item].input,
-            expected=after[item].expected_output,
+            expected=after[item].expected,
             output_before=before[item].output,
             output_after=after[item].output,
         )
         for item in items
     }
-
-
-def _first_traces(
-    path: ResultSource, items: set[str], reader: TraceReader
-) -> Iterator[tuple[str, Trace]]:
-    missing = set(items)
-    with reader.open(path) as traces:
-        for trace in traces:
-            if trace.item_id in missing:
-                missing.remove(trace.item_id)
-                yield trace.item_id, trace
-            if not missing:
-                return

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from mosaico.comparison.answer_text import describe_reading
+from mosaico.comparison.answer_text import describe_reading, describe_spared
 from mosaico.comparison.deciders import parse_about
 from mosaico.core.parameter_names import UserInterface, messages_for
 from mosaico.gating.file_inputs import FileInputs, select_all, select_gated
@@ -43,6 +43,7 @@ def compare(
     better: Mapping[str, str] | None = None,
     ranges: Mapping[str, str] | None = None,
     about: str | None = None,
+    all_metrics: bool = False,
     history: Sequence[Results] = (),
     aa: Results | None = None,
     run_sd: float | None = None,
@@ -56,7 +57,7 @@ def compare(
     """The comparison of a candidate with a base: verdict, interval, flipped items.
 
     `metrics` decide together; without them the scores of the results decide, otherwise the metric that fits the expected
-    answers. `config` is a file such as `mosaico.yaml` whose `benchmark` (by default the only one) has metrics, KPIs and
+    answers. The metrics of answers that do not decide are computed with `all_metrics` only. `config` is a file such as `mosaico.yaml` whose `benchmark` (by default the only one) has metrics, KPIs and
     limits; a remark says what it sets. `better` is the better direction of scores by name, "higher" or "lower", and
     `ranges` are the values between which they lie, such as "0..1": a failed answer without a score has the worst one. `about` is the question that
     decides: "tasks" is whether exactly these tasks changed, "population" whether other tasks of this kind would; without
@@ -74,13 +75,16 @@ def compare(
         source_of(candidate, "candidate", candidate_columns),
     )
     files = FileInputs(sources, reader, ScoreOptions(better or {}, ranges or {}))
-    selected = select_all(chosen.metrics, files, OfflineModels(llm), chosen.kpis)
+    selected = select_all(
+        chosen.metrics, files, OfflineModels(llm), chosen.kpis, is_complete=all_metrics
+    )
     selected = selected._replace(benchmark=chosen)
     compared = compare_results(
         *sources, selected, reader, remarks.append, about=parse_about(about),
         earlier=_earlier(history, aa, base_columns), run_sd=require_deviation(run_sd),
     )  # fmt: skip
     remarks.append(describe_reading(compared.comparison, selected.refs, reader.columns))
+    remarks += filter(None, [describe_spared(compared.spared)])
     return ResultComparison(
         files=replace(compared, remarks=remarks),
         llm_usage=selected.models.usage,

@@ -1,12 +1,13 @@
-"""The API computes each comparison in a process of its own, which gives its memory back."""
+"""The API computes comparisons in a process of their own, which gives its memory back."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from mosaico.comparison.child_process import ComparisonFailed, run_in_child
+from mosaico.comparison.child_process import CHILDREN, LIMITS, ComparisonFailed, run_in_child
 from mosaico.jobs import child_process
+from mosaico.jobs.child_process import ChildProcesses
 from mosaico.jobs.process_pool import ProcessPool
 from tests.support.processes import lives, until
 
@@ -17,10 +18,24 @@ def _processes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_process, "ProcessPool", ProcessPool)
 
 
-def test_run_in_child__each_call_has_a_process_that_ends() -> None:
-    pids = [run_in_child(os.getpid) for _ in range(2)]
-    assert len({os.getpid(), *pids}) == 3
+def test_run_in_child__calls_in_a_row_have_one_process() -> None:
+    first, second = (run_in_child(os.getpid) for _ in range(2))
+    assert first == second != os.getpid()
+    CHILDREN.close()
+
+
+@pytest.mark.parametrize("kept_s", [0.0, 0.2])
+def test_children__end_when_nobody_calls_them(kept_s: float) -> None:
+    children = ChildProcesses(1, warm_up=do_nothing, kept_s=kept_s, wait_s=60.0, waiting=1)
+    pids = [children.run(LIMITS, os.getpid) for _ in range(2)]
     until(lambda: not any(map(lives, pids)), what="the processes have ended")
+    # The next call has a new one.
+    assert children.run(LIMITS, os.getpid) not in pids
+    children.close()
+
+
+def do_nothing() -> None:
+    """There is nothing to warm up."""
 
 
 def test_run_in_child__lost_process_is_an_error_of_the_comparison() -> None:

@@ -8,8 +8,7 @@ from typer.testing import CliRunner
 
 import mosaico
 from mosaico.cli import cli
-from mosaico.comparison.deciders import ExpectedAnswers, may_decide
-from mosaico.metrics.registry import default_refs, load_metrics, provider_for
+from mosaico.metrics.registry import load_metrics, provider_for
 from mosaico.metrics.types import Direction, MetricRef
 from tests.support.service import JSON, Service
 
@@ -119,17 +118,3 @@ def test_stated_direction__of_azure_is_that_of_its_severities(tmp_path: Path) ->
     before, after = azure(tmp_path / "a.json", 0), azure(tmp_path / "b.json", 5)
     assert mosaico.compare(before, after).verdict == "REGRESSED"
     assert mosaico.compare(after, before).verdict == "IMPROVED"
-
-
-def test_gate__computes_only_what_may_decide() -> None:
-    load_metrics()
-    refs = default_refs(["STATUS", "ACCURACY", "EXACT_MATCH", "ROUGE", "BLEU", "LATENCY_MS"])
-
-    def keys(short: int, distinct: int) -> list[str]:
-        answers = ExpectedAnswers(items=80, short=short, distinct=distinct)
-        return [ref.key for ref in may_decide(refs, [[], []], lambda: answers)]
-
-    assert keys(short=80, distinct=6) == ["STATUS", "ACCURACY", "EXACT_MATCH"]
-    assert keys(short=4, distinct=80) == ["STATUS", "ROUGE", "BLEU"]
-    # Short and all different: both may.
-    assert keys(short=80, distinct=80) == ["STATUS", "ACCURACY", "EXACT_MATCH", "ROUGE", "BLEU"]

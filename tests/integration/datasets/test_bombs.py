@@ -234,7 +234,7 @@ def test_every_entrance__reading_has_a_time_limit(service: Service) -> None:
 def test_upload__busy_readers_refuse_it_for_now(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    none_free = ChildProcesses(0, warm_up=lambda: None, is_kept=True, wait_s=0.0, waiting=0)
+    none_free = ChildProcesses(0, warm_up=lambda: None, kept_s=None, wait_s=0.0, waiting=0)
     with monkeypatch.context() as patch:
         patch.setattr(encoding, "READERS", none_free)
         busy = send_lines(service, ndjson([pair(1)]))

@@ -80,7 +80,7 @@ def test_ot_bench_page__one_entry_point_registers_checks_and_evaluators(
         add("an_evaluator", criterion)
 
     offered = SimpleNamespace(name="both", value="both:register", dist=None, load=lambda: register)
-    monkeypatch.setattr("mosaico.core.registry.entry_points", lambda **_: [offered])
+    monkeypatch.setattr("mosaico.core.registry.installed_entry_points", lambda _: [offered])
     failures: list[Any] = []
     registries: tuple[Registry[Any], ...] = (CHECKS, EVALUATORS)
     for registry in registries:

@@ -248,7 +248,7 @@ def test_receiver__many_exports_at_once_are_sent_again_later(
     with monkeypatch.context() as patch:
         patch.setattr(export_process, "WAIT_S", 0.01)
         patch.setattr(export_process, "_small_exports", threading.Semaphore(0))
-        no_child = ChildProcesses(0, warm_up=lambda: None, is_kept=True, wait_s=0.0, waiting=0)
+        no_child = ChildProcesses(0, warm_up=lambda: None, kept_s=None, wait_s=0.0, waiting=0)
         patch.setattr(export_process, "DECODERS", no_child)
         assert send(service, export([span()])).status_code == 429
     assert send(service, export([span()])).status_code == 200

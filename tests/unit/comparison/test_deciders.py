@@ -1,13 +1,19 @@
 """What decides the verdict of two runs."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from mosaico.comparison.deciders import (
     CommonMetric,
     DecidedBy,
     Deciders,
     ExpectedAnswers,
+    are_settled,
+    choose_metrics,
+    judges_both,
     select_deciders,
 )
-from mosaico.metrics.registry import load_metrics, provider_for
+from mosaico.metrics.registry import default_refs, load_metrics, provider_for
 from mosaico.metrics.types import MetricRef
 
 load_metrics()
@@ -109,3 +115,64 @@ def test_deciders__scores_without_direction_decide_when_nothing_else_does() -> N
     deciders = select_deciders([*WORK, score("tone"), score("hallucination")], NONE)
     assert deciders.names == ('SCORE["tone"]', 'SCORE["hallucination"]')
     assert deciders.by is DecidedBy.UNDIRECTED
+
+
+def test_choice__measures_first_what_probably_decides() -> None:
+    refs = default_refs(["STATUS", "ACCURACY", "EXACT_MATCH", "ROUGE", "BLEU", "LATENCY_MS"])
+
+    def keys(answers: ExpectedAnswers) -> list[str]:
+        choice = choose_metrics(refs, answers)
+        assert {*choice.measured, *choice.spare} == {*refs}
+        return [ref.key for ref in choice.measured]
+
+    assert keys(LABELS) == ["STATUS", "ACCURACY", "EXACT_MATCH", "LATENCY_MS"]
+    assert keys(TEXTS) == ["STATUS", "ROUGE", "LATENCY_MS"]
+    # Short and all different: both may.
+    assert keys(SHORT) == ["STATUS", "ACCURACY", "EXACT_MATCH", "ROUGE", "LATENCY_MS"]
+    assert keys(ExpectedAnswers()) == ["STATUS", "LATENCY_MS"]
+
+
+def test_choice__a_source_that_judges_both_files_decides_alone() -> None:
+    source = [metric("TASK_PASSED").ref, score("faithfulness").ref]
+    refs = [
+        *default_refs(["STATUS", "ACCURACY", "ROUGE", "LATENCY_MS"]),
+        score("tone").ref,
+        *source,
+    ]
+    assert judges_both(refs, [["TASK_PASSED"], ["faithfulness", "tone"]]) == source
+    # Nobody knows which tone is better.
+    assert judges_both(refs, [["TASK_PASSED"], ["tone"]]) == []
+
+
+def test_settled__unless_a_metric_that_was_not_measured_may_decide() -> None:
+    chrf = [metric("CHRF").ref]
+    assert are_settled([metric("ROUGE")], TEXTS, chrf)
+    # ROUGE cannot read the texts, or few of them.
+    assert not are_settled([metric("ROUGE", 0.0)], TEXTS, chrf)
+    assert not are_settled([metric("ROUGE", items=20)], TEXTS, chrf)
+    # The sample had labels, and the files have texts.
+    assert not are_settled([metric("ACCURACY")], TEXTS, chrf)
+    assert are_settled([metric("ACCURACY")], LABELS, chrf)
+    # Without expected answers no metric compares any.
+    assert are_settled([], TEXTS._replace(absent=80), chrf)
+
+
+answer_metrics = st.lists(
+    st.builds(
+        metric,
+        st.sampled_from(["ACCURACY", "CONTAINS", "F1_SCORE", "ROUGE", "CHRF", "ROUGE_1", "BLEU"]),
+        st.sampled_from([0.0, 0.05, 0.1, 0.5, 1.0]),
+        items=st.integers(0, 40),
+    ),
+    unique_by=lambda each: each.family,
+)
+
+
+@given(answer_metrics, st.integers(0, 7), st.sampled_from([LABELS, SHORT, TEXTS]))
+def test_settled__is_what_all_metrics_would_decide(
+    metrics: list[CommonMetric], measured: int, answers: ExpectedAnswers
+) -> None:
+    """Whatever the values of the metrics that are not measured are."""
+    spare = [each.ref for each in metrics[measured:]]
+    if are_settled(metrics[:measured], answers, spare):
+        assert select_deciders(metrics[:measured], answers) == select_deciders(metrics, answers)

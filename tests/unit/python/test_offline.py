@@ -14,6 +14,7 @@ import mosaico
 from mosaico import GateOutcome, Invalid, NotFound, Trace, Verdict
 from mosaico.gating.cli import cli as gate_cli
 from mosaico.gating.rules import NothingToGate
+from mosaico.reporting import kept_texts
 from mosaico.reporting.compare_cli import cli as compare_cli
 from mosaico.reporting.score_cli import cli as score_cli
 from mosaico.sdk.tables import PandasMissing
@@ -239,3 +240,70 @@ def test_errors__name_parameters_here_and_options_on_the_command_line(tmp_path: 
     assert "--metrics ROUGE:" in CliRunner().invoke(score_cli, [str(path), *options]).stderr
     with pytest.raises(NothingToGate, match=r"^metrics is empty"):
         mosaico.gate(path, baseline=path, metrics=[])
+
+
+ENGLISH = "The refund of order {} takes five days after it arrived."
+KINDS: dict[str, tuple[str, str, str]] = {
+    # The expected answer, and the right and the wrong output: each kind makes another metric decide.
+    "labels": ("yes", "yes", "no"),
+    "labels in sentences": ("yes", "It is yes, of course, as I said", "It is no, of course"),
+    "numbers": ("answer {}", "answer {}", "unknown"),
+    "texts": (ENGLISH, ENGLISH, "I cannot find order {}."),
+    "texts without a common word": (ENGLISH, "refunds{} reorder", "xyz"),
+    "texts of another script": ("订单{}的退款需要五天时间才能到账", "订单{}的退款需要五天", "我找不到"),
+}  # fmt: skip
+
+
+def of_kind(kind: str, wrong: int) -> list[Row]:
+    """The answers of a kind, the first ones wrong."""
+    expected, right, other = (text.format for text in KINDS[kind])
+    return [
+        {"id": f"{kind}{n}", "gold": expected(n), "output": other(n) if n < wrong else right(n)}
+        for n in range(40)
+    ]
+
+
+@pytest.mark.parametrize(
+    "kinds", [*((kind,) for kind in KINDS), ("labels", "texts"), ("numbers", "texts")]
+)
+def test_compare__decides_as_with_all_metrics(kinds: tuple[str, ...]) -> None:
+    base, candidate = ([row for kind in kinds for row in of_kind(kind, n)] for n in (2, 14))
+    few = mosaico.compare(base, candidate)
+    complete = mosaico.compare(base, candidate, all_metrics=True)
+    assert (few.headline.split(";")[0], few.metric) == (
+        complete.headline.split(";")[0],
+        complete.metric,
+    )
+    assert few.verdict == "REGRESSED"
+    verdicts = {row.metric: row.verdict for row in complete.comparison.metrics}
+    [deciding] = [row for row in few.comparison.metrics if row.metric == few.metric]
+    assert deciding.verdict == verdicts[deciding.metric]
+    gated = mosaico.gate(candidate, baseline=base)
+    assert [check.name for check in gated.checks] == [complete.metric]
+
+
+def test_compare__says_which_metrics_it_did_not_compute() -> None:
+    base, candidate = of_kind("texts", 2), of_kind("texts", 14)
+    few = mosaico.compare(base, candidate)
+    [line] = [remark for remark in few.remarks if "not computed" in remark]
+    assert "CHRF" in line
+    assert "all_metrics=True" in line
+    assert "CHRF" not in {row.metric for row in few.comparison.metrics}
+    complete = mosaico.compare(base, candidate, all_metrics=True)
+    assert not [remark for remark in complete.remarks if "not computed" in remark]
+    assert "CHRF" in {row.metric for row in complete.comparison.metrics}
+    # Without expected answers there is nothing else to compute.
+    answered = [{"id": row["id"], "output": row["output"]} for row in base]
+    assert not [r for r in mosaico.compare(answered, answered).remarks if "not computed" in r]
+
+
+def test_compare__shows_the_same_texts_of_files_that_are_too_large_to_keep(
+    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pages = []
+    for limit in (10_000, 10):
+        monkeypatch.setattr(kept_texts, "MAX_KEPT_CHARS", limit)
+        mosaico.compare(*files).write_html(tmp_path / "page.html")
+        pages.append((tmp_path / "page.html").read_text())
+    assert pages[0] == pages[1]
+    assert "answer 13" in pages[0]

@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from mosaico.core.errors import Misconfigured
+from mosaico.core.import_settings import ImportSettings, import_options
 from mosaico.sdk.inputs import open_reader
+from mosaico.traces.files.configured_limits import read_limits
 from mosaico.traces.files.limited_file import InvalidImport
 from mosaico.traces.files.options import InputOptions
 from mosaico.traces.files.options import open_reader as open_command_reader
+from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.trace_file import TraceReader
 
 WIDE = ",".join(f"c{number}" for number in range(11)) + "\n" + ",".join("1" * 11) + "\n"
@@ -54,3 +57,17 @@ def test_reader__wrong_limit_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOSAICO_IMPORT_VALUES", "many")
     with pytest.raises(Misconfigured, match="MOSAICO_IMPORT_VALUES"):
         open_reader([], None, None)
+
+
+def test_reader__limits_without_a_setting_are_its_defaults() -> None:
+    assert read_limits(import_options(ImportSettings.model_construct())) == ReadOptions().limits
+
+
+def test_reader__limit_of_the_file_env_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(".env").write_text("mosaico_import_columns=10\n")
+    Path("wide.csv").write_text(WIDE)
+    with pytest.raises(InvalidImport, match="MOSAICO_IMPORT_COLUMNS"):
+        read(open_reader([], None, None), Path("wide.csv"))

@@ -1,6 +1,6 @@
 """Reads files of results for the command line: the format by content, the columns by name or guess."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -173,13 +173,16 @@ class TraceReader:
                 return
             yield (format_trace_line(make_storable(trace)) for trace in self._read(reading))
 
-    def score_names(self, path: ResultSource) -> list[str]:
-        """The names of the scores in the first traces of a file."""
+    def sample(self, path: ResultSource) -> list[Trace]:
+        """The first traces of a file."""
         with self._open(path) as file:
             reading = read_file(file)
             self._imported.append(reading.imported)
-            sample = islice(self._until_error(reading), SAMPLED_TRACES)
-            return list(dict.fromkeys(name for trace in sample for name in trace.scores))
+            return list(islice(self._until_error(reading), SAMPLED_TRACES))
+
+    def score_names(self, path: ResultSource) -> list[str]:
+        """The names of the scores in the first traces of a file."""
+        return score_names_of(self.sample(path))
 
     @property
     def directions(self) -> dict[str, str]:
@@ -237,6 +240,11 @@ class TraceReader:
         if line not in self._announced:
             self._announced.add(line)
             self._announce(line)
+
+
+def score_names_of(traces: Iterable[Trace]) -> list[str]:
+    """The names of the scores of traces."""
+    return list(dict.fromkeys(name for trace in traces for name in trace.scores))
 
 
 def _in_column(trace: Trace, column: str) -> Trace:

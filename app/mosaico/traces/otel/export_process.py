@@ -38,7 +38,7 @@ def _load_decoder() -> None:
     importlib.import_module("mosaico.traces.otel.protobuf_decoder")
 
 
-DECODERS: Final = ChildProcesses(1, warm_up=_load_decoder, is_kept=True, wait_s=WAIT_S, waiting=2)
+DECODERS: Final = ChildProcesses(1, warm_up=_load_decoder, kept_s=None, wait_s=WAIT_S, waiting=2)
 
 
 @contextmanager

@@ -50,7 +50,7 @@ def _load_importers() -> None:
 
 
 # Two, so that one large upload does not keep out all others.
-READERS: Final = ChildProcesses(2, warm_up=_load_importers, is_kept=True, wait_s=30.0, waiting=4)
+READERS: Final = ChildProcesses(2, warm_up=_load_importers, kept_s=None, wait_s=30.0, waiting=4)
 RETRY_AFTER_S: Final = 10
 READING_NICE: Final = 10
 
