@@ -14,18 +14,25 @@ from functools import cache
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import httpx
-from langfuse import Langfuse
-from langfuse.api import NotFoundError
-from langfuse.api.core import ApiError
-from opentelemetry.sdk.trace import TracerProvider
 
 from mosaico.core.console.terminal import print_status
 from mosaico.core.encryption import Secret
 from mosaico.core.errors import Unavailable
+from mosaico.core.extras import MissingPackages, describe_missing
 from mosaico.core.http.client import outbound_client
 from mosaico.core.network_policy import PRIVATE_SERVERS
 from mosaico.llm.conversation import Usage
 from mosaico.llm.providers import MissingKey
+
+try:
+    from langfuse import Langfuse
+    from langfuse.api import NotFoundError
+    from langfuse.api.core import ApiError
+    from opentelemetry.sdk.trace import TracerProvider
+except ModuleNotFoundError:
+    raise MissingPackages(
+        describe_missing("langfuse", "datasets and experiments of Langfuse")
+    ) from None
 
 NEWEST_DATASETS: Final = 50
 TIMEOUT_S: Final = 30.0
