@@ -86,7 +86,7 @@ release: dev ## wheel, source archive, bill of materials and checksums, into dis
 	@rm -rf dist
 	@$(BIN)/python -m hatchling build --directory dist
 	@$(BIN)/twine check --strict dist/*
-	@$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible requirements.lock \
+	@PYTHONWARNINGS=ignore $(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible requirements.lock \
 	  --output-file dist/mosaico-$(VERSION).cdx.json
 	@$(BIN)/python -c 'import hashlib, pathlib; files = sorted(pathlib.Path("dist").iterdir()); \
 	  pathlib.Path("dist/SHA256SUMS").write_text("".join( \
@@ -95,7 +95,7 @@ release: dev ## wheel, source archive, bill of materials and checksums, into dis
 
 image: ## the container image, labelled with version and revision (needs docker)
 	docker build --build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) \
-	  --tag mosaico --tag mosaico:$(VERSION) .
+	  $(if $(SOURCE),--build-arg SOURCE=$(SOURCE)) --tag mosaico --tag mosaico:$(VERSION) .
 
 clean: ## remove the environment and caches, never data
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist

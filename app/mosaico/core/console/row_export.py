@@ -95,7 +95,7 @@ def _write_lines(rows: Iterable[JSON], columns: Columns, stream: IO[str]) -> Non
 
 
 def _write_parquet(rows: Iterable[JSON], columns: Columns, file: Path) -> None:
-    # pyarrow is an extra of 55 MB, which few need.
+    # pyarrow is a large extra, which few need.
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq

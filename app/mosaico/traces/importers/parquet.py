@@ -19,7 +19,7 @@ REPEATABLE: Final = "BYTE_ARRAY"
 
 def iter_parquet_rows(file: ImportFile) -> Iterator[TableRow]:
     """The rows of a Parquet file. Raises: `InvalidImport` without pyarrow."""
-    # pyarrow is an extra of 55 MB, which few need.
+    # pyarrow is a large extra, which few need.
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
