@@ -1,25 +1,38 @@
 # Every command of the project. `make` alone lists them.
+SHELL := bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras \
+  --no-emit-index-url --no-annotate --no-header -q
+VERSION = $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Byte code of what is never imported takes 130 MB and half a minute. Python writes what it needs, where it may.
+COMPILED := $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
+# `pipefail`: a failure of pip is a failure, although its output is filtered.
+LOCKED := set -o pipefail; $(PIP) install $(COMPILED) --progress-bar off --require-hashes -r
+# Of what pip prints: packages of a megabyte or more, and the last step, which is as long as the others.
+PROGRESS := awk '/ MB\)/ {print "  " $$(NF - 2), $$(NF - 1) " MB)"; fflush()} \
+  /^Installing/ {print "  unpacking"; fflush()}'
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo serve test prove busy coverage check docs format bench lock clean
+.PHONY: help install dev demo serve test prove busy coverage check docs format bench lock release image clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-9s %s\n", $$1, $$2}'
 
-$(VENV)/.runtime: requirements.lock pyproject.toml
+$(VENV)/.runtime: requirements.lock requirements-build.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing MOSAICO into $(VENV)"
-	@$(PIP) install --require-hashes -r requirements.lock
-	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@echo "installing MOSAICO into $(VENV): $$(grep -c == requirements.lock) packages; these are the large ones"
+	@$(LOCKED) requirements.lock | $(PROGRESS)
+	@$(PIP) install --quiet --require-hashes --upgrade --target $(VENV)/build -r requirements-build.lock
+	@PYTHONPATH=$(VENV)/build $(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@rm -r $(VENV)/build
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
 	@echo "installing the development tools"
-	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@$(LOCKED) requirements-dev.lock | $(PROGRESS)
 	@touch $@
 
 install: $(VENV)/.runtime ## create .venv from the locked requirements
@@ -69,11 +82,24 @@ bench: dev ## our code beside its peers, ratios printed
 	@$(BIN)/python -m benchmarks
 
 lock: ## resolve the requirements again (needs uv)
-	uv pip compile pyproject.toml --extra harness --group build --universal --python-version 3.11 \
-	  --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate --no-header -q -o requirements.lock
-	uv pip compile pyproject.toml --extra harness --group build --group dev -c requirements.lock --universal \
-	  --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate --no-header -q \
-	  -o requirements-dev.lock
+	$(COMPILE) pyproject.toml --extra harness -o requirements.lock
+	$(COMPILE) pyproject.toml --extra harness --group build --group dev -c requirements.lock -o requirements-dev.lock
+	$(COMPILE) --group build -c requirements-dev.lock -o requirements-build.lock
+
+release: dev ## wheel, source archive, bill of materials and checksums, into dist
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build --directory dist
+	@$(BIN)/twine check --strict dist/*
+	@PYTHONWARNINGS=ignore $(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible requirements.lock \
+	  --output-file dist/mosaico-$(VERSION).cdx.json
+	@$(BIN)/python -c 'import hashlib, pathlib; files = sorted(pathlib.Path("dist").iterdir()); \
+	  pathlib.Path("dist/SHA256SUMS").write_text("".join( \
+	  f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files))'
+	@ls -l dist
+
+image: ## the container image, labelled with version and revision (needs docker)
+	docker build --build-arg VERSION=$(VERSION) --build-arg REVISION=$$(git rev-parse HEAD) \
+	  $(if $(SOURCE),--build-arg SOURCE=$(SOURCE)) --tag mosaico --tag mosaico:$(VERSION) .
 
 clean: ## remove the environment and caches, never data
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist

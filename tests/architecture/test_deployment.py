@@ -1,6 +1,7 @@
 """The image, the compose file and the guide name commands, settings and addresses that exist."""
 
 import re
+import tomllib
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ GUIDE = "".join(
 )
 PROXY = (ROOT / "nginx.conf").read_text()
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 OURS = {name: of for name, of in COMPOSE["services"].items() if of["image"] == "mosaico"}
 VARIABLES = {variable_of(Settings, field) for field in Settings.model_fields}
@@ -133,6 +135,30 @@ def test_images__have_a_pinned_version() -> None:
 
 def test_image__runs_as_a_non_root_user() -> None:
     assert re.findall(r"^USER (.+)$", DOCKERFILE, re.MULTILINE) == ["10001"]
+
+
+def test_image__has_the_labels_that_make_image_fills() -> None:
+    *_, final_stage = re.split(r"^FROM ", DOCKERFILE, flags=re.MULTILINE)
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]+)"', final_stage))
+    assert labels.keys() == {"title", "description", "version", "revision", "source"}
+    assert labels["description"] == PROJECT["description"]
+    # An argument that nobody passes is said to be unknown, instead of an old version.
+    arguments = dict(re.findall(r"^ARG (\w+)=(\w+)$", final_stage, re.MULTILINE))
+    assert set(arguments.values()) == {"unknown"}
+    assert {value for value in labels.values() if value.startswith("$")} == {
+        f"${{{name}}}" for name in arguments
+    }
+    assert set(re.findall(r"--build-arg (\w+)=", (ROOT / "Makefile").read_text())) == {*arguments}
+
+
+def test_image__installs_with_the_locked_tools_that_build() -> None:
+    """The second stage copies the environment only, so the tools stay behind."""
+    assert re.findall(r"--require-hashes (?:--target \S+ )?-r (\S+)", DOCKERFILE) == [
+        "requirements.lock",
+        "requirements-build.lock",
+    ]
+    assert "PYTHONPATH=/build" in DOCKERFILE
+    assert re.findall(r"^COPY --from=build (\S+)", DOCKERFILE, re.MULTILINE) == ["/opt/mosaico"]
 
 
 def test_dockerignore__includes_all_sources_of_the_image() -> None:

@@ -6,7 +6,8 @@ import sysconfig
 import venv
 from pathlib import Path
 
-from tests.support.processes import LIVENESS_S, ROOT
+from tests.support.distributions import build_distributions
+from tests.support.processes import LIVENESS_S
 
 
 def install_wheel(folder: Path) -> Path:
@@ -15,17 +16,16 @@ def install_wheel(folder: Path) -> Path:
     The locked requirements come from the environment of the tests: a second installation would
     take a minute and test the package index, not the wheel.
     """
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    offline = ["--no-index", "--no-deps"]
-    build: list[str | Path] = [
-        *pip, "wheel", *offline, "--no-build-isolation", "--wheel-dir", folder, ROOT,
-    ]  # fmt: skip
-    subprocess.run(build, check=True, timeout=LIVENESS_S)
+    wheel = build_distributions(folder).wheel
     venv.create(folder / "venv", with_pip=False)
     python = folder / "venv" / "bin" / "python"
-    [wheel] = folder.glob("mosaico-*.whl")
-    install: list[str | Path] = [*pip, "--python", python, "install", *offline, wheel]
-    subprocess.run(install, check=True, timeout=LIVENESS_S)
+    subprocess.run(
+        [
+            sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--python", python,
+            "install", "--no-index", "--no-deps", wheel,
+        ],
+        check=True, timeout=LIVENESS_S,
+    )  # fmt: skip
     [site_packages] = (folder / "venv" / "lib").glob("python*/site-packages")
     (site_packages / "locked_requirements.pth").write_text(sysconfig.get_path("purelib"))
     return python.parent

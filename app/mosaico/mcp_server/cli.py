@@ -45,13 +45,13 @@ def mcp(
 
     The client starts this command: see docs/mcp.md for Claude Code, Cursor and VS Code. Tools say what got worse and why,
     compare runs, and show traces and trends, with the role and the limits of the API key. Needs the packages of the extra
-    `harness`.
+    `mcp`.
     """
     # The SDK takes long to import, and `--help` needs none of it.
     from mosaico.core.console.service_address import find_service
-    from mosaico.core.harness_packages import require_harness_packages
+    from mosaico.core.extras import require_extra
 
-    require_harness_packages()
+    require_extra("mcp", "servers of the Model Context Protocol")
     if allowed_host and http is None:
         raise WrongUsage("--allowed-host belongs to --http", hint="add --http 127.0.0.1:8765")
     url = find_service().url

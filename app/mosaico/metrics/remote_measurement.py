@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
-from mosaico.core.harness_packages import require_harness_packages
+from mosaico.core.extras import require_extra
 from mosaico.core.llm_server import LlmServer
 from mosaico.llm.errors import LlmNotConfigured
 from mosaico.llm.types import ModelKind, ModelRequest, request_key
@@ -59,9 +59,9 @@ class ProviderCaller(Protocol):
 def with_model(ref: MetricRef, llm: LlmServer | None) -> MetricRef:
     """A remote metric with its model as an option: a later change of the default keeps the values.
 
-    Raises: `LlmNotConfigured` without a server or a model, `MissingHarnessPackages`.
+    Raises: `LlmNotConfigured` without a server or a model, `MissingPackages`.
     """
-    require_harness_packages()
+    require_extra("models", "metrics that call a model")
     if llm is None:
         raise LlmNotConfigured(
             f"{ref.key} needs a model, and no model server is configured; set MOSAICO_LLM_BASE_URL"

@@ -4,26 +4,13 @@ Scripts that are written without spaces (Chinese, Japanese, Thai and others) hav
 of their characters is a word here.
 """
 
-import shlex
-import sys
 import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
-from importlib.metadata import version
-from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
-
-from mosaico.core.errors import Invalid
 
 # Line_Break=SA are the scripts of South-East Asia that need a dictionary, such as Thai (Unicode 15, UAX #14).
 _UNSPACED: Final = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Tibetan}\p{Line_Break=SA}"
-_JAPANESE_MODULES: Final = ("MeCab", "ipadic")
-
-
-class MissingJapanesePackages(Invalid):
-    """The tokenizer ja-mecab of BLEU needs the packages of the extra `ja`; run the command in the message, on every
-    worker and API process.
-    """
 
 
 class _Patterns(NamedTuple):
@@ -70,19 +57,8 @@ def count_unspaced_letters(text: str) -> int:
     return sum(1 for _ in _patterns().unspaced_letter.finditer(text))
 
 
-def require_japanese_packages() -> None:
-    """Call this before `japanese_words`. Raises: `MissingJapanesePackages`."""
-    if any(find_spec(name) is None for name in _JAPANESE_MODULES):
-        # The version: without it pip may search the package index, where the name belongs to another project.
-        requirement = shlex.quote(f"mosaico[ja]=={version('mosaico')}")
-        raise MissingJapanesePackages(
-            "the tokenizer ja-mecab of BLEU needs more packages; install them with"
-            f" `{shlex.quote(sys.executable)} -m pip install {requirement}`, or use the tokenizer char"
-        )
-
-
 def japanese_words(text: str) -> list[bytes]:
-    """The words of MeCab with the IPA dictionary. Source: sacrebleu 2.6, `ja-mecab`."""
+    """The words of MeCab with the IPA dictionary (extra `ja`). Source: sacrebleu 2.6, `ja-mecab`."""
     # MeCab takes a text of C: no lone surrogates, and nothing after a zero byte.
     readable = text.strip().encode("utf-8", "replace").decode().replace("\0", " ")
     return [word.encode() for word in _mecab()(readable).split()]

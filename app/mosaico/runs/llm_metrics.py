@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from mosaico.core.harness_packages import require_harness_packages
+from mosaico.core.extras import require_extra
 from mosaico.core.llm_server import LlmServer
 from mosaico.jobs.handlers import JobContext
 from mosaico.jobs.lost_calls import CallLost
@@ -84,9 +84,9 @@ def measure_remote(
 ) -> list[TraceMeasurements]:
     """The values of metrics that need a model, one row per trace.
 
-    Raises: the errors of `mosaico.llm.errors`, when no request can succeed; `MissingHarnessPackages`.
+    Raises: the errors of `mosaico.llm.errors`, when no request can succeed; `MissingPackages`.
     """
-    require_harness_packages()
+    require_extra("models", "metrics that call a model")
     # The SDK takes half a second to import, and most workers never need it.
     from mosaico.llm.completions import open_completions
 

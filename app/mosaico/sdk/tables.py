@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mosaico.core.errors import AppError
+from mosaico.core.extras import describe_missing
 from mosaico.core.reports import html_table
 from mosaico.core.text import aligned_lines, html_text
 
@@ -14,7 +15,7 @@ MAX_ROWS = 10
 
 
 class PandasMissing(AppError):
-    """`to_pandas()` needs pandas; install it: pip install pandas."""
+    """`to_pandas()` needs the packages of the extra `pandas`; run the command in the message."""
 
     code = "pandas-missing"
 
@@ -39,5 +40,5 @@ def frame_of(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> "pd.Data
     try:
         import pandas as pd
     except ModuleNotFoundError:
-        raise PandasMissing from None
+        raise PandasMissing(describe_missing("pandas", "data frames")) from None
     return pd.DataFrame(rows, columns=list(columns))

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 
 import httpx
 import psycopg
@@ -42,7 +43,9 @@ def test_readiness__is_independent_of_busy_connections_and_threads(database_url:
             assert all(busy.acquire(timeout=LIVENESS_S) for _ in range(size))
             assert client.get("/healthz").status_code == 200
             assert client.get("/readyz").status_code == 200
-            assert "mosaico_database_up 1.0" in client.get("/metrics").text
+            metrics = client.get("/metrics").text
+            assert "mosaico_database_up 1.0" in metrics
+            assert 'mosaico_build_info{{version="{}"}} 1.0'.format(version("mosaico")) in metrics
         finally:
             release.set()
         assert [request.result().status_code for request in requests] == [200] * size

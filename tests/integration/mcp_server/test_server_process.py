@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mosaico.cli import cli
-from mosaico.core import harness_packages
+from mosaico.core import extras
 from mosaico.harness.mcp.cli.ot_bench import cli as ot_bench
 from mosaico.mcp_server.envelope import CLOSE, OPEN
 from tests.support.mcp_client import APP, ToolCaller, over_stdio
@@ -126,11 +126,11 @@ def test_gate_files__project_file_of_the_folder_judges_and_is_named(
 
 
 def test_command__without_the_sdk_names_the_installation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harness_packages, "MODULES", ("no_such_package",))
+    monkeypatch.setitem(extras.MODULES, "mcp", ("no_such_package",))
     result = CliRunner().invoke(cli, ["mcp"])
     assert result.exit_code == 2
     assert "pip install" in result.stderr
-    assert "mosaico[harness]" in result.stderr
+    assert "mosaico[mcp]" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """URLs that people enter: what is refused before anything is stored or called."""
 
+import re
+
 import pytest
 
 from mosaico.core.url_syntax import find_url_flaw
@@ -37,4 +39,5 @@ def test_url__that_a_client_can_call_has_no_flaw(url: str) -> None:
     ],
 )
 def test_url__with_a_host_that_no_client_can_call_is_refused(url: str) -> None:
-    assert find_url_flaw(url) == "has a host that is not valid"
+    # Some versions of Python refuse some of them already as no URL.
+    assert re.search("host .*is not valid", find_url_flaw(url) or "")

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mosaico.metrics import segmentation
+from mosaico.core import extras
+from mosaico.core.extras import MissingPackages
 from mosaico.metrics.aggregate import aggregate_measured, missing_counts
 from mosaico.metrics.engine import measure, measure_chunk
 from mosaico.metrics.registry import load_metrics, provider_for
-from mosaico.metrics.segmentation import MissingJapanesePackages, unicode_words
+from mosaico.metrics.segmentation import unicode_words
 from mosaico.metrics.types import (
     MetricFailed,
     MetricFailureKind,
@@ -258,8 +259,8 @@ def test_bleu__ja_mecab_equals_sacrebleu(expected: str, output: str) -> None:
 def test_bleu__ja_mecab_without_its_packages_says_how_to_install_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(segmentation, "find_spec", lambda _: None)
-    with pytest.raises(MissingJapanesePackages, match=r"-m pip install 'mosaico\[ja\]=="):
+    monkeypatch.setitem(extras.MODULES, "ja", ("no_such_package",))
+    with pytest.raises(MissingPackages, match=r"mosaico\[ja\]==.*tokenizer char"):
         provider_for(MetricRef.of("BLEU", {"tokenizer": "ja-mecab"}))
 
 

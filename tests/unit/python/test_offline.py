@@ -197,7 +197,7 @@ def test_results__print_as_a_headline_and_a_short_table() -> None:
 def test_to_pandas__without_pandas_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     # None makes the import raise, as if the package were not installed.
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(PandasMissing, match="pip install pandas"):
+    with pytest.raises(PandasMissing, match=r"mosaico\[pandas\]"):
         mosaico.score(CANDIDATE, metrics=["ACCURACY"]).to_pandas()
 
 

@@ -70,7 +70,7 @@ def test_documents__one_object_says_that_it_is_one_result(tmp_path: Path) -> Non
         ("{'id': '1', 'answer': 'a'}\n{'id': '2', 'answer': 'a'}\n", "line 1, .* single quotes"),
         (
             '{"id": 1, "answer": "a",}\n{"id": 2, "answer": "b"}\n',
-            "line 1, column 25.* remove the comma",
+            "line 1, column 2[45].* remove the comma",
         ),
     ],
 )

@@ -13,6 +13,7 @@ import typer
 from mosaico.core.console.files import replaced_file
 from mosaico.core.console.table import JSON
 from mosaico.core.console.terminal import WrongUsage
+from mosaico.core.extras import describe_missing
 from mosaico.core.reports import write_csv
 
 # The type of each column: str, int, float or bool.
@@ -94,12 +95,12 @@ def _write_lines(rows: Iterable[JSON], columns: Columns, stream: IO[str]) -> Non
 
 
 def _write_parquet(rows: Iterable[JSON], columns: Columns, file: Path) -> None:
-    # pyarrow is an extra of 55 MB, which few need.
+    # pyarrow is a large extra, which few need.
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ModuleNotFoundError:
-        raise WrongUsage("Parquet needs pyarrow", hint="pip install pyarrow") from None
+        raise WrongUsage(describe_missing("parquet", "Parquet files")) from None
     schema = pa.schema([(name, _arrow_type(kind, pa)) for name, kind in columns.items()])
     remaining = iter(rows)
     with pq.ParquetWriter(file, schema) as writer:

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import anyio
 import anyio.to_thread
 from fastapi import FastAPI, Request, Response
 from fastapi.routing import iter_route_contexts
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, Info
 from prometheus_client import generate_latest as exposition
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -65,6 +66,8 @@ class PrometheusMetrics:
 
     def __init__(self, db: Database) -> None:
         self.registry = CollectorRegistry()
+        build = Info("mosaico_build", "The version that runs.", registry=self.registry)
+        build.info({"version": version("mosaico")})
         self.requests = Counter(
             "mosaico_http_requests",
             "Completed requests.",

@@ -1,6 +1,5 @@
 """`bashkit-eval` and `mosaico bash-eval`: evaluate models in a sandboxed bash."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from mosaico.core.console import terminal
-from mosaico.core.console.program import run_program
+from mosaico.core.console.program import run_program, version_of
 from mosaico.core.console.terminal import (
     CommandGroup,
     Format,
@@ -18,7 +17,7 @@ from mosaico.core.console.terminal import (
     print_status,
     warn_failed_plugin,
 )
-from mosaico.core.harness_packages import require_harness_packages
+from mosaico.core.extras import require_extra
 from mosaico.harness.commands import run_command
 from mosaico.harness.results import DEFAULT_TOOL_CHARS, HarnessExit
 from mosaico.llm.conversation import Provider
@@ -131,7 +130,7 @@ def run(
     low, 2 invalid configuration or missing file, 3 an attempt errored or was not reached, or
     none has a score, 130 interrupted.
     """
-    require_harness_packages()
+    require_extra("harness", "the commands of bashkit-eval")
     import os
     from datetime import UTC, datetime
     from functools import partial
@@ -250,7 +249,7 @@ def replay_command(
 
     Exit codes: 0 every stable check agrees, 1 a check differs, 2 missing or invalid result file.
     """
-    require_harness_packages()
+    require_extra("harness", "the commands of bashkit-eval")
     from mosaico.harness.bash.replay import replay
 
     _replay_with(replay, result, save, output)
@@ -264,7 +263,7 @@ def rescore_command(
 
     Exit codes: 0 every stable check agrees, 1 a check differs, 2 missing or invalid result file.
     """
-    require_harness_packages()
+    require_extra("harness", "the commands of bashkit-eval")
     from mosaico.harness.bash.replay import rescore
 
     _replay_with(rescore, result, save, output)
@@ -315,7 +314,7 @@ def lint_command(
 
     Exit codes: 0 no errors, 1 warnings with --strict, 2 errors or a missing file.
     """
-    require_harness_packages()
+    require_extra("harness", "the commands of bashkit-eval")
     from mosaico.core.text import count_noun
     from mosaico.harness.bash.dataset import lint, read_dataset
     from mosaico.harness.lint import report_findings
@@ -330,16 +329,17 @@ def lint_command(
 
 def main() -> None:
     """Run the command that the arguments of this process name."""
-    if sys.argv[1:] == ["--version"]:
-        from importlib.metadata import PackageNotFoundError, version
+    run_program(cli, _describe_version)
 
-        try:
-            bashkit = version("bashkit")
-        except PackageNotFoundError:
-            bashkit = "is not installed"
-        print_result(f"bashkit-eval of mosaico {version('mosaico')}, bashkit {bashkit}")
-    else:
-        run_program(cli)
+
+def _describe_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        bashkit = version("bashkit")
+    except PackageNotFoundError:
+        bashkit = "is not installed"
+    return f"{version_of('bashkit-eval')}, bashkit {bashkit}"
 
 
 def _load_checks() -> None:

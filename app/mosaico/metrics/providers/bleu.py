@@ -4,9 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
+from mosaico.core.extras import require_extra
 from mosaico.metrics.readable_texts import BLEU_TEXTS, NOT_BLANK
 from mosaico.metrics.registry import METRICS, version_with
-from mosaico.metrics.segmentation import japanese_words, require_japanese_packages
+from mosaico.metrics.segmentation import japanese_words
 from mosaico.metrics.text_metric import BOTH_TEXTS, TextMetric
 from mosaico.metrics.text_overlap import GramCounts, Tokenizer, bleu_counter
 from mosaico.metrics.tokenizers import bleu_words, characters, chinese_bleu_words
@@ -24,9 +25,11 @@ _TOKENIZERS: Final[Mapping[BleuTokenizer, Tokenizer]] = {
 
 
 def bleu(*, tokenizer: BleuTokenizer = "") -> MetricProvider:
-    """Sentence BLEU as a ratio. Raises: `MissingJapanesePackages` for `ja-mecab` without the extra `ja`."""
+    """Sentence BLEU as a ratio. Raises: `MissingPackages` for `ja-mecab` without the extra `ja`."""
     if tokenizer == "ja-mecab":
-        require_japanese_packages()
+        require_extra(
+            "ja", "the words of BLEU's tokenizer ja-mecab", instead=", or use the tokenizer char"
+        )
     count = bleu_counter(_TOKENIZERS[tokenizer])
     return TextMetric(
         spec=MetricSpec(

@@ -39,6 +39,9 @@ def explain_json_error(error: json.JSONDecodeError) -> str:
         return "; remove the comma after the object"
     if error.msg == "Extra data" and rest in ("{", "["):
         return "; write each object on a line of its own"
+    # Since Python 3.13 the error is that of the comma; before, that of the bracket after it.
+    if error.msg.startswith("Illegal trailing comma"):
+        return "; remove the comma"
     if rest in ("}", "]") and before.endswith(","):
         return "; remove the comma before it"
     return ""

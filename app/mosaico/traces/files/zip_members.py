@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from io import BytesIO
 from typing import IO, Any, Final, NamedTuple
 
+from mosaico.core.extras import describe_missing
 from mosaico.traces.files.limited_file import LimitedFile
 
 STORED, DEFLATED, ZSTANDARD = 0, 8, 93
@@ -106,7 +107,7 @@ def _unpack_zstandard(
     try:
         import zstandard
     except ModuleNotFoundError:
-        file.reject(".eval logs need zstandard; install it: pip install zstandard")
+        file.reject(describe_missing("inspect", ".eval logs"))
     decompressor = zstandard.ZstdDecompressor(max_window_size=limit)
     try:
         # Inspect writes large samples as several frames; only the first is read by default.

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from mosaico.core.extras import describe_missing
 from mosaico.traces.files.import_file import ROW_READERS, Container, ImportFile, TableRow
 from mosaico.traces.files.importer_registry import IMPORTERS, Importer
 from mosaico.traces.files.table_traces import read_table
@@ -18,12 +19,12 @@ REPEATABLE: Final = "BYTE_ARRAY"
 
 def iter_parquet_rows(file: ImportFile) -> Iterator[TableRow]:
     """The rows of a Parquet file. Raises: `InvalidImport` without pyarrow."""
-    # pyarrow is an extra of 55 MB, which few need.
+    # pyarrow is a large extra, which few need.
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ModuleNotFoundError:
-        file.reject("Parquet files need pyarrow; install it: pip install pyarrow")
+        file.reject(describe_missing("parquet", "Parquet files"))
     try:
         metadata = pq.read_metadata(file.open())
         _require_limits(file, metadata)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
+from mosaico.core.extras import describe_missing
 from mosaico.core.parameter_names import parameter_name
 from mosaico.traces.files.import_file import ROW_READERS, Container, ImportFile, TableRow
 from mosaico.traces.files.importer_registry import IMPORTERS, Importer
@@ -35,7 +36,7 @@ def _sheet(file: ImportFile) -> Any:
     try:
         import openpyxl
     except ModuleNotFoundError:
-        file.reject("spreadsheets need openpyxl; install it: pip install openpyxl, or save as CSV")
+        file.reject(describe_missing("xlsx", "spreadsheets") + ", or save as CSV")
     try:
         # `zipfile` reads no more of a member than the directory says.
         with zipfile.ZipFile(file.open()) as archive:

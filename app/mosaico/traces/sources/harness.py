@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from mosaico.core.harness_packages import require_harness_packages
+from mosaico.core.extras import require_extra
 from mosaico.core.resources import Resources
 from mosaico.harness.budget import Budget, UsedBudget
 from mosaico.harness.harness_config import (
@@ -89,7 +89,7 @@ def _open_producer(resources: Resources, query: TraceQuery) -> TraceProducer:
         from mosaico.traces.producers.agent import agent_producer
 
         return agent_producer(resources, query, settings)
-    require_harness_packages()
+    require_extra("harness", "bashkit-eval and ot-bench")
     if isinstance(settings, BashHarnessSettings):
         from mosaico.traces.producers.bash import bash_producer
 

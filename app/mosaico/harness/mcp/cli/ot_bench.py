@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from mosaico.core.console import terminal
-from mosaico.core.console.program import run_program
+from mosaico.core.console.program import run_program, version_of
 from mosaico.core.console.terminal import (
     CommandGroup,
     Format,
@@ -16,7 +16,7 @@ from mosaico.core.console.terminal import (
     print_status,
     warn_failed_plugin,
 )
-from mosaico.core.harness_packages import require_harness_packages
+from mosaico.core.extras import require_extra
 from mosaico.harness.commands import run_command
 from mosaico.llm.conversation import Provider
 
@@ -167,7 +167,7 @@ def run(
     none has a verdict, 130 interrupted.
     """
     if not dry_run:
-        require_harness_packages()
+        require_extra("harness", "the commands of ot-bench")
     import os
     from datetime import UTC, datetime
 
@@ -366,7 +366,7 @@ run_command.add_transcript_commands(cli, _load_view)
 
 def main() -> None:
     """Run the command that the arguments of this process name."""
-    run_program(cli)
+    run_program(cli, lambda: version_of("ot-bench"))
 
 
 def _load_evaluators() -> None:
