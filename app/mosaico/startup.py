@@ -13,6 +13,7 @@ from mosaico.core.database_clock import DatabaseClock
 from mosaico.core.db import Database
 from mosaico.core.encryption import (
     KEY_HINT,
+    MASTER_KEY_FILE,
     Secret,
     SecretBox,
     load_secret_box,
@@ -89,6 +90,24 @@ def database_url(settings: Settings) -> str:
     if settings.database_url is not None:
         return settings.database_url.get_secret_value()
     return EmbeddedPostgres(settings.data_dir).url()
+
+
+@contextmanager
+def reachable_database(settings: Settings, *, create: bool) -> Iterator[str]:
+    """The database of the settings, past a pooler; an embedded one that does not run is started for the block.
+
+    Without `create`, a folder without a database is an error. Raises: `DatabaseNotRunning`.
+    """
+    if settings.database_url is not None:
+        yield direct_database_url(settings) or database_url(settings)
+        return
+    database = EmbeddedPostgres(settings.data_dir)
+    status = database.status()
+    if status.running or (status.version is None and not create):
+        yield database.url()
+        return
+    with database.own() as url:
+        yield url
 
 
 def direct_database_url(settings: Settings) -> str | None:
@@ -180,6 +199,15 @@ def secret_box(settings: Settings) -> SecretBox:
         embedded=settings.database_url is None,
         old=[key for key in (old.get_secret_value() if old else "").split(",") if key.strip()],
     )
+
+
+def key_at_hand(settings: Settings) -> SecretBox | None:
+    """The master keys of this process, without creating one. Raises: `Misconfigured`, `UnsafeSecretFile`."""
+    if master_key(settings) is None:
+        path = settings.data_dir / MASTER_KEY_FILE
+        if settings.database_url is not None or read_secret_file(path) is None:
+            return None
+    return secret_box(settings)
 
 
 def require_fit(settings: Settings, resources: Resources) -> None:

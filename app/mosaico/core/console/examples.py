@@ -205,6 +205,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "formula eval": ("mosaico formula eval 'ROUGE * 100' --values '{\"ROUGE\": 0.5}'",),
     "demo": ("mosaico demo", "mosaico demo --remove"),
     "doctor": ("mosaico doctor", "mosaico doctor --json"),
+    "backup": ("mosaico backup mosaico.backup",),
+    "restore": ("mosaico restore mosaico.backup --check", "mosaico restore mosaico.backup"),
     "purge": ("mosaico purge --older-than 90 --dry-run",),
     "secrets status": ("mosaico secrets status",),
     "secrets rotate": ("mosaico secrets rotate",),
