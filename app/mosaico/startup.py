@@ -144,6 +144,7 @@ def opened_resources(
     """
     master_key(settings)
     allow_chat_hosts(settings.chat_hosts or "")
+    heartbeat = settings.heartbeat_url
     with opened_database(
         settings, name=name, pool_size=pool_size, timeout_factor=timeout_factor
     ) as db:
@@ -168,6 +169,7 @@ def opened_resources(
             llm_server=configured_llm_server(settings),
             model_keys=model_keys(settings),
             smtp=mail_access(settings),
+            heartbeat_url=Secret(heartbeat.get_secret_value()) if heartbeat else None,
             login=login_settings(settings),
         )
         require_fit(settings, resources)

@@ -132,6 +132,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "alerts list": ("mosaico alerts list --benchmark nightly",),
     "alerts show": ("mosaico alerts show ALERT",),
     "alerts ack": ("mosaico alerts ack ALERT --verdict noise",),
+    "alerts why": ("mosaico alerts why RUN", "mosaico alerts why latest"),
     "alerts rules list": ("mosaico alerts rules list",),
     "alerts rules show": ("mosaico alerts rules show RULE",),
     "alerts rules create": ("mosaico alerts rules create --file rule.json",),
