@@ -1,9 +1,10 @@
 """How Alembic reaches the database: the address comes from the caller or from DATABASE_URL."""
 
 import os
+from contextlib import nullcontext
 
 from alembic import context
-from sqlalchemy import Connection, create_engine, pool, text
+from sqlalchemy import create_engine, pool, text
 
 from mosaico.core.engine import sqlalchemy_url
 from mosaico.core.migrations import HEAD_REVISION, require_own_tables
@@ -26,37 +27,30 @@ def include_object(
 
 
 def run() -> None:
-    # A restore migrates in its own transaction.
-    connection = context.config.attributes.get("connection")
-    if connection is not None:
-        migrate(connection)
-        return
     url = context.config.attributes.get("url") or sqlalchemy_url(os.environ["DATABASE_URL"])
     engine = create_engine(url, poolclass=pool.NullPool, hide_parameters=True)
-    with engine.connect() as own_connection:
-        migrate(own_connection)
-
-
-def migrate(connection: Connection) -> None:
-    context.configure(
-        connection=connection,
-        target_metadata=METADATA,
-        include_object=include_object,
-        compare_type=True,
-        compare_server_default=False,
-    )
-    with context.begin_transaction():
-        # A role may have limits for the service; an index of a large table takes longer.
-        connection.execute(text("SET LOCAL statement_timeout = 0"))
-        connection.execute(text("SET LOCAL lock_timeout = 0"))
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
-        # With the lock: what another process migrates meanwhile is ours.
-        require_own_tables(connection, METADATA)
-        remove_policies(connection)
-        context.run_migrations()
-        # Older revisions lack tables.
-        if context.get_context().get_current_revision() == HEAD_REVISION:
-            install_policies(connection)
+    # A restore migrates within its own transaction.
+    given = context.config.attributes.get("connection")
+    with engine.connect() if given is None else nullcontext(given) as connection:
+        context.configure(
+            connection=connection,
+            target_metadata=METADATA,
+            include_object=include_object,
+            compare_type=True,
+            compare_server_default=False,
+        )
+        with context.begin_transaction():
+            # A role may have limits for the service; an index of a large table takes longer.
+            connection.execute(text("SET LOCAL statement_timeout = 0"))
+            connection.execute(text("SET LOCAL lock_timeout = 0"))
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+            # With the lock: what another process migrates meanwhile is ours.
+            require_own_tables(connection, METADATA)
+            remove_policies(connection)
+            context.run_migrations()
+            # Older revisions lack tables.
+            if context.get_context().get_current_revision() == HEAD_REVISION:
+                install_policies(connection)
 
 
 run()

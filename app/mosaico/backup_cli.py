@@ -92,14 +92,14 @@ def restore(
     # As above.
     from mosaico.backups.archive import open_backup
     from mosaico.backups.restore import restore_backup
-    from mosaico.core.migrations import require_known_revision
+    from mosaico.core.migrations import require_migrations_to
     from mosaico.core.settings import load_settings
     from mosaico.startup import reachable_database
     from mosaico.table_list import METADATA
 
     settings = load_settings()
     with open_backup(file) as archive:
-        require_known_revision(archive.manifest.revision)
+        require_migrations_to(archive.manifest.revision)
         archive.verify()
         missing = _missing_keys(settings, archive.manifest.master_keys)
         _require_keys(settings, missing, without_key=without_key)
@@ -120,7 +120,7 @@ def restore(
 def _require_schema(url: str) -> None:
     """Refuse a database without our tables, and one of a newer version, whose tables we do not know."""
     from mosaico.core.errors import Conflict
-    from mosaico.core.migrations import current_revision, require_known_revision
+    from mosaico.core.migrations import current_revision, require_migrations_to
 
     revision = current_revision(url)
     if revision is None:
@@ -128,7 +128,7 @@ def _require_schema(url: str) -> None:
             "the database has no tables of MOSAICO, so there is nothing to back up; name another one in DATABASE_URL or"
             " MOSAICO_DATA_DIR"
         )
-    require_known_revision(revision)
+    require_migrations_to(revision)
 
 
 def _missing_keys(settings: "Settings", needed: Collection[str]) -> list[str]:

@@ -15,7 +15,7 @@ from mosaico.backups.tables import Connection, list_columns, list_own_tables
 from mosaico.core.db import DatabaseUnavailable
 from mosaico.core.engine import CONNECTION_ERRORS, libpq_url, sqlalchemy_url
 from mosaico.core.errors import Conflict
-from mosaico.core.migrations import current_revision, migrate, require_known_revision
+from mosaico.core.migrations import current_revision, migrate, require_migrations_to
 
 # Foreign keys of our tables; they are created again when all rows are there, in one check for all.
 _FOREIGN_KEYS: Final = """
@@ -41,7 +41,7 @@ def restore_backup(url: str, backup: BackupFile, table_names: Collection[str]) -
     Raises: `UnusableBackup`, `DatabaseNotEmpty`, `ForeignTables`, `SchemaMismatch`, `DatabaseUnavailable`; nothing is
     changed then.
     """
-    require_known_revision(backup.manifest.revision)
+    require_migrations_to(backup.manifest.revision)
     if current_revision(url) is not None:
         raise DatabaseNotEmpty(
             "the database has tables of MOSAICO already, and a restore makes them itself; name an empty database in"

@@ -1,6 +1,7 @@
 """`mosaico backup` and `mosaico restore`: the same rows in another database, or nothing."""
 
 import json
+import os
 import zipfile
 from collections.abc import Iterator
 from itertools import count
@@ -9,11 +10,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from alembic.config import Config
 
 from mosaico.backups import snapshot
 from mosaico.backups.archive import BackupWriter, Manifest, open_backup
+from mosaico.core import migrations
 from mosaico.core.engine import libpq_url
-from mosaico.core.migrations import HEAD_REVISION, current_revision, downgrade, upgrade
+from mosaico.core.migrations import HEAD_REVISION, current_revision
 from mosaico.core.settings import load_settings
 from mosaico.table_list import METADATA
 from tests.integration.cli.conftest import NEW, OLD, Shell, shell
@@ -264,20 +267,50 @@ def test_restore__refuses_a_damaged_file(used_url: str, empty_url: str, tmp_path
     refuse()
 
 
+LATER = """
+from alembic import op
+revision, down_revision, branch_labels, depends_on = "9.9", "{head}", None, None
+def upgrade() -> None:
+    op.execute("CREATE TABLE later AS SELECT count(*) AS agents FROM agents")
+"""
+
+
 def test_restore__upgrades_a_backup_of_an_older_schema(
-    used_url: str, service: Service, empty_url: str, tmp_path: Path
+    used_url: str, empty_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, newest = tmp_path / "old.backup", tmp_path / "new.backup"
-    service.resources.db.engine.dispose()
-    downgrade(used_url, "-1")
-    older = current_revision(used_url)
-    assert json.loads(shell(used_url).ok("backup", path, "--json").stdout)["schema"] == older
+    """A migration of a later version runs on the restored rows, as it would run on those of the database."""
+    path = tmp_path / "old.backup"
+    shell(used_url).ok("backup", path)
+    (tmp_path / "versions").mkdir()
+    (tmp_path / "versions" / "later.py").write_text(LATER.format(head=HEAD_REVISION))
+    original = migrations.build_alembic_config
+
+    def with_later(url: str) -> Config:
+        config = original(url)
+        own = f"{config.get_main_option('script_location')}/versions"
+        config.set_main_option("version_locations", f"{own}{os.pathsep}{tmp_path / 'versions'}")
+        config.set_main_option("path_separator", "os")
+        return config
+
+    monkeypatch.setattr(migrations, "build_alembic_config", with_later)
     shell(empty_url).ok("restore", path, "--without-key")
-    assert current_revision(empty_url) == HEAD_REVISION
-    upgrade(used_url)
-    shell(used_url).ok("backup", newest)
-    shell(empty_url).ok("backup", tmp_path / "restored.backup")
-    assert copies(tmp_path / "restored.backup") == copies(newest)
+    assert current_revision(empty_url) == "9.9"
+    with psycopg.connect(libpq_url(empty_url)) as connection:
+        assert connection.execute("SELECT agents FROM later").fetchone() == (2,)
+
+
+def test_restore__refuses_a_backup_of_an_unknown_schema(
+    used_url: str, empty_url: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.backup"
+    shell(used_url).ok("backup", path)
+    with zipfile.ZipFile(path) as archive:
+        manifest = json.loads(archive.read("manifest.json"))
+    rewrite(path, {"manifest.json": json.dumps({**manifest, "revision": "99.0"}).encode()})
+    refused = shell(empty_url)("restore", path, "--without-key")
+    assert refused.exit_code == 75
+    assert "99.0" in refused.stderr
+    assert tables(empty_url) == set()
 
 
 def test_backup__of_a_newer_schema_is_refused(fresh_database_url: str, tmp_path: Path) -> None:
