@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
@@ -319,6 +320,28 @@ def test_backup__of_a_newer_schema_is_refused(fresh_database_url: str, tmp_path:
     refused = shell(fresh_database_url)("backup", tmp_path / "a.backup")
     assert refused.exit_code == 75
     assert "from-the-future" in refused.stderr
+    assert list(tmp_path.glob("*.backup")) == []
+
+
+def test_backup__by_a_role_that_does_not_see_all_rows_is_refused(
+    used_url: str, superuser_url: str, tmp_path: Path
+) -> None:
+    """Row security would leave rows out, without a word."""
+    name = urlsplit(used_url).path
+    with psycopg.connect(
+        urlunsplit(urlsplit(superuser_url)._replace(path=name)), autocommit=True
+    ) as connection:
+        connection.execute("CREATE ROLE reader LOGIN PASSWORD 'reader'")
+        try:
+            connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+            address = urlsplit(used_url).netloc.rpartition("@")[2]
+            refused = shell(f"postgresql://reader:reader@{address}{name}")(
+                "backup", tmp_path / "a.backup"
+            )
+        finally:
+            connection.execute("DROP OWNED BY reader; DROP ROLE reader")
+    assert refused.exit_code == 78
+    assert "does not see all rows" in refused.stderr
     assert list(tmp_path.glob("*.backup")) == []
 
 
