@@ -1,6 +1,7 @@
 """How Alembic reaches the database: the address comes from the caller or from DATABASE_URL."""
 
 import os
+from contextlib import nullcontext
 
 from alembic import context
 from sqlalchemy import create_engine, pool, text
@@ -33,7 +34,9 @@ def include_object(
 def run() -> None:
     url = context.config.attributes.get("url") or sqlalchemy_url(os.environ["DATABASE_URL"])
     engine = create_engine(url, poolclass=pool.NullPool, hide_parameters=True)
-    with engine.connect() as connection:
+    # A restore migrates within its own transaction.
+    given = context.config.attributes.get("connection")
+    with engine.connect() if given is None else nullcontext(given) as connection:
         context.configure(
             connection=connection,
             target_metadata=METADATA,

@@ -209,6 +209,16 @@ COMMANDS = {
         "Check the installation: database, ports, clock, worker, keys and more.",
         Heading.ADMINISTRATION,
     ),
+    "backup": Entry(
+        "mosaico.backup_cli:backup_cli",
+        "Write the whole database as one file, while the service runs.",
+        Heading.SERVICE,
+    ),
+    "restore": Entry(
+        "mosaico.backup_cli:restore_cli",
+        "Fill an empty database from a backup.",
+        Heading.SERVICE,
+    ),
     "purge": Entry(
         "mosaico.purge_cli:cli",
         "Delete the traces of old runs. Their history is kept.",

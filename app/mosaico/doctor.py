@@ -36,7 +36,7 @@ from mosaico.table_list import METADATA
 # The service calls its mail server and each Langfuse.
 DIAGNOSIS_TIMEOUT_S = 120.0
 DIAGNOSIS_PATH = "/api/v1/overview/system/checks"
-NEEDS_DATABASE = ("migrations", "keys", "clock", "worker", "Langfuse", "KPIs")
+NEEDS_DATABASE = ("migrations", "keys", "clock", "worker", "heartbeat", "Langfuse", "KPIs")
 
 
 def diagnose(settings: Settings) -> Iterator[Diagnosis]:

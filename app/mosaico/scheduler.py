@@ -9,6 +9,7 @@ from mosaico.core.resources import Resources
 from mosaico.core.settings import Settings
 from mosaico.runs.stalled_runs import fail_runs_without_progress
 from mosaico.schedules.firing import delete_old_fires
+from mosaico.schedules.heartbeat import PERIOD_S, enqueue_heartbeat
 from mosaico.schedules.rules import SCHEDULER_NAME
 from mosaico.schedules.ticker import Ticker
 from mosaico.startup import opened_resources, set_up_logs, stop_on_signals
@@ -32,6 +33,7 @@ def run_scheduler(settings: Settings) -> None:
                     STALLED_RUNS_INTERVAL_S,
                     lambda: fail_stalled_runs(resources, stale_after),
                 ),
+                "heartbeat": (PERIOD_S, lambda: enqueue_heartbeat(resources)),
                 "delete-old-fires": (
                     DELETE_INTERVAL_S,
                     lambda: purge_in_batches(

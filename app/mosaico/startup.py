@@ -13,6 +13,7 @@ from mosaico.core.database_clock import DatabaseClock
 from mosaico.core.db import Database
 from mosaico.core.encryption import (
     KEY_HINT,
+    MASTER_KEY_FILE,
     Secret,
     SecretBox,
     load_secret_box,
@@ -91,6 +92,24 @@ def database_url(settings: Settings) -> str:
     return EmbeddedPostgres(settings.data_dir).url()
 
 
+@contextmanager
+def reachable_database(settings: Settings, *, create: bool) -> Iterator[str]:
+    """The database of the settings, past a pooler; an embedded one that does not run is started for the block.
+
+    Without `create`, a folder without a database is an error. Raises: `DatabaseNotRunning`.
+    """
+    if settings.database_url is not None:
+        yield direct_database_url(settings) or database_url(settings)
+        return
+    database = EmbeddedPostgres(settings.data_dir)
+    status = database.status()
+    if status.running or (status.version is None and not create):
+        yield database.url()
+        return
+    with database.own() as url:
+        yield url
+
+
 def direct_database_url(settings: Settings) -> str | None:
     """The server behind the pooler of DATABASE_URL; None without a pooler."""
     url = settings.database_direct_url
@@ -125,6 +144,7 @@ def opened_resources(
     """
     master_key(settings)
     allow_chat_hosts(settings.chat_hosts or "")
+    heartbeat = settings.heartbeat_url
     with opened_database(
         settings, name=name, pool_size=pool_size, timeout_factor=timeout_factor
     ) as db:
@@ -149,6 +169,7 @@ def opened_resources(
             llm_server=configured_llm_server(settings),
             model_keys=model_keys(settings),
             smtp=mail_access(settings),
+            heartbeat_url=Secret(heartbeat.get_secret_value()) if heartbeat else None,
             login=login_settings(settings),
         )
         require_fit(settings, resources)
@@ -180,6 +201,15 @@ def secret_box(settings: Settings) -> SecretBox:
         embedded=settings.database_url is None,
         old=[key for key in (old.get_secret_value() if old else "").split(",") if key.strip()],
     )
+
+
+def key_at_hand(settings: Settings) -> SecretBox | None:
+    """The master keys of this process, without creating one. Raises: `Misconfigured`, `UnsafeSecretFile`."""
+    if master_key(settings) is None:
+        path = settings.data_dir / MASTER_KEY_FILE
+        if settings.database_url is not None or read_secret_file(path) is None:
+            return None
+    return secret_box(settings)
 
 
 def require_fit(settings: Settings, resources: Resources) -> None:

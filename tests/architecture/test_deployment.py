@@ -13,7 +13,6 @@ from mosaico.api import PAGES, PREFIX, ROUTERS, STREAMED_ROUTES
 from mosaico.cli import cli
 from mosaico.core.environment import variable_of
 from mosaico.core.settings import Settings
-from mosaico.postgres.programs import packaged_binaries
 from mosaico.traces.otel.router import LOGS_PATH, TRACES_PATH
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,13 +47,6 @@ def test_compose__every_service_runs_an_existing_command() -> None:
     assert set(OURS) == {"migrate", "api", "worker", "scheduler"}
     assert {service["command"][0] for service in OURS.values()} <= commands()
     assert set(re.findall(r"`mosaico (\w+)", GUIDE)) <= commands()
-
-
-def test_embedded_postgres__includes_pg_dump() -> None:
-    named = re.findall(r'program\("(\w+)"\)', GUIDE)
-    assert named == ["pg_dump"]
-    for name in (*named, "pg_restore"):
-        assert packaged_binaries().program(name).is_file()
 
 
 def test_compose__every_named_setting_exists() -> None:

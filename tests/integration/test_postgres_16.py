@@ -8,13 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from mosaico.backups.archive import open_backup
+from mosaico.backups.restore import restore_backup
+from mosaico.backups.snapshot import write_backup
 from mosaico.core.db import Database
 from mosaico.core.encryption import SecretBox
 from mosaico.core.migrations import upgrade
 from mosaico.core.resources import Resources
 from mosaico.jobs.process_pool import ProcessPool
 from mosaico.postgres.programs import LIBRARIES, PACKAGE, packaged_binaries, run_as, server_account
-from tests.support.service import pair, running_service
+from mosaico.table_list import METADATA
+from tests.support.postgres import make_database
+from tests.support.service import Service, pair, running_service
 
 PROGRAMS = packaged_binaries().site / PACKAGE / "pginstall"
 
@@ -70,3 +75,21 @@ def test_postgres_16__run_completes(
         [kpi] = service.get("/kpi-history")["items"]
         assert kpi["value"] == 1.0
     db.dispose()
+
+
+@pytest.mark.skipif(not PROGRAMS.is_dir(), reason="the package has no Postgres 16 here")
+def test_postgres_16__restores_a_backup_of_a_newer_server(
+    postgres_16: str, service: Service, tmp_path: Path
+) -> None:
+    service.create_agent()
+    url = make_database(postgres_16, "restored")
+    copies = []
+    for source, file in ((service.resources.db.url, "first"), (url, "second")):
+        path = tmp_path / file
+        write_backup(source, path, METADATA.tables, ())
+        with open_backup(path) as backup:
+            copies.append(backup.manifest.tables)
+            if file == "first":
+                restore_backup(url, backup, METADATA.tables)
+    assert copies[0] == copies[1]
+    assert {table.name: table.rows for table in copies[0]}["agents"] == 1

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from mosaico.alerts.rules import AlertEventState
+from mosaico.alerts.why_cli import why
 from mosaico.core.console.files import read_object
 from mosaico.core.console.filter_options import choice_filter, flag_filter, id_filter, text_filter
 from mosaico.core.console.generated_command import FieldOption
@@ -204,6 +205,8 @@ def acknowledge_alert(
     print_change(acknowledged, output, [line])
     print_link(address, output)
 
+
+cli.command("why")(why)
 
 rules.add_list(RULE_COLUMNS, filters=FILTERS, help_text="List alert rules, newest first.")
 rules.add_show(help_text="Show an alert rule: its state per agent and the precision of its alerts.")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+import structlog
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
@@ -20,6 +21,7 @@ from mosaico.alerts.evaluation.run_evaluation import AlertDecision
 from mosaico.alerts.evaluation.state_memory import memory_of
 from mosaico.alerts.incident_closing import Closing, close
 from mosaico.alerts.models import AlertEvent, AlertRule, AlertState
+from mosaico.alerts.page_reasons import PageReason, SentAlert, reason_of
 from mosaico.alerts.publishing import (
     EventNotice,
     publish_after_silence,
@@ -48,6 +50,8 @@ from mosaico.core.errors import Conflict, Unavailable
 from mosaico.run_store.evaluations import store_evaluations
 from mosaico.run_store.models import RunEvaluation
 from mosaico.run_store.run_result import RunResult
+
+log = structlog.stdlib.get_logger(__name__)
 
 _CREATE_STATES: Final = text(
     """
@@ -99,11 +103,38 @@ def record_decisions(
     # Before the new events: a recipient learns of an incident before it learns that it has ended.
     publish_after_silence(session, recorder.firing_incidents, rules, now, after_run=result.run_id)
     store_and_publish(session, recorder.events, rules, now, after_run=result.run_id)
+    _log_reasons(result, recorder, rules)
     return {
         series: decision.step
         for series, decision in leading_decisions(rules, recorder.applied).items()
         if decision.step is not None
     }
+
+
+def _log_reasons(result: RunResult, recorder: "_Recorder", rules: Mapping[str, AlertRule]) -> None:
+    """One line for each rule that paged nobody about the run, with the reason of `mosaico alerts why`."""
+    for evaluation in recorder.evaluations:
+        rule = rules[evaluation.rule_id]
+        alerts = [
+            SentAlert(event.silence_id is not None, event.notification_id is not None)
+            for event in recorder.events
+            if event.rule_id == rule.id
+        ]
+        reason = reason_of(
+            Judgement(evaluation.result), alerts, has_recipients=bool(rule.endpoints)
+        )
+        if reason is not PageReason.PAGED:
+            log.info(
+                "alert rule did not page",
+                reason=reason,
+                rule_id=rule.id,
+                rule=rule.name,
+                watches=rule.kpi or rule.metric,
+                explanation=evaluation.explanation,
+                run_id=result.run_id,
+                agent_id=result.agent_id,
+                benchmark_id=result.benchmark_id,
+            )
 
 
 class _Recorder:

@@ -80,6 +80,32 @@ def build_alembic_config(url: str) -> "Config":
     return config
 
 
+def require_migrations_to(revision: str) -> None:
+    """Raise `SchemaMismatch` for a revision that this version of MOSAICO cannot make."""
+    # As in `upgrade`.
+    from alembic.script import ScriptDirectory
+    from alembic.util import CommandError
+
+    try:
+        ScriptDirectory.from_config(build_alembic_config("postgresql://")).get_revision(revision)
+    except CommandError as error:
+        raise SchemaMismatch(
+            f"this version of MOSAICO does not know the schema {revision}; use the version that made it"
+        ) from error
+
+
+def migrate(connection: Connection, revision: str) -> None:
+    """Upgrade the schema within the transaction of the caller, who commits it. Raises: `ForeignTables`."""
+    # As in `upgrade`.
+    from alembic import command
+
+    url = connection.engine.url.render_as_string(hide_password=False)
+    config = build_alembic_config(url)
+    config.attributes["connection"] = connection
+    with _named_obstacles(url):
+        command.upgrade(config, revision)
+
+
 def upgrade(url: str, revision: str = "head") -> None:
     """Upgrade the database to a revision.
 

@@ -28,6 +28,7 @@ class Resources:
     llm_server: LlmServer | None = None
     model_keys: Mapping[str, Secret] = field(default_factory=dict)
     smtp: SmtpServer | None = None
+    heartbeat_url: Secret | None = None
     login: LoginSettings = KEYS_ONLY
 
     @property

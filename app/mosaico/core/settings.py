@@ -289,6 +289,13 @@ class Settings(ImportSettings):
     smtp_require_tls: Annotated[
         bool, Field(description="Whether mails are sent over encrypted connections only.")
     ] = True
+    heartbeat_url: Annotated[
+        SecretStr | None,
+        Field(
+            description="URL of a dead man's switch, which is called each minute while runs can be done:"
+            " https://hc-ping.com/UUID. Empty: nobody is told when MOSAICO itself is down."
+        ),
+    ] = None
     summary_at: Annotated[
         str,
         Field(
@@ -373,6 +380,13 @@ class Settings(ImportSettings):
     def _check_zone(cls, value: str) -> str:
         if value.partition(" ")[2] not in zone_names():
             raise ValueError("has no valid time zone; write it as 07:30 Europe/Rome")
+        return value
+
+    @field_validator("heartbeat_url")
+    @classmethod
+    def _check_heartbeat_url(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and (flaw := find_url_flaw(value.get_secret_value())):
+            raise ValueError(f"{flaw}; write it as https://server.example/path")
         return value
 
     @field_validator("smtp_url")

@@ -174,6 +174,13 @@ class DropFires(JobRequest):
     last_fire: int
 
 
+class SendHeartbeat(JobRequest):
+    """Call the dead man's switch for this minute. In a queue of its own, so that its last jobs are found at once."""
+
+    NAME = "heartbeat.send"
+    minute: datetime
+
+
 # Triggers
 
 

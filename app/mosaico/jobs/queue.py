@@ -97,9 +97,12 @@ def enqueue_jobs(session: Session, jobs: Sequence[NewJob]) -> None:
         )
 
 
-def enqueue_once(session: Session, request: JobRequest, *, key: str) -> bool:
+def enqueue_once(
+    session: Session, request: JobRequest, *, key: str, is_short: bool = False
+) -> bool:
     """Enqueue a job unless a job with this key is waiting already; returns whether it was enqueued."""
-    task = _task(session, request.NAME, queueing_lock=key)
+    priority = SHORT_JOB_PRIORITY if is_short else None
+    task = _task(session, request.NAME, queueing_lock=key, priority=priority)
     try:
         # A savepoint: the violated unique index would otherwise abort the caller's transaction.
         with session.begin_nested():

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field
@@ -32,8 +33,10 @@ from mosaico.core.resources import Resources
 from mosaico.core.row_windows import RowWindow, iter_windows
 from mosaico.core.schemas import WireModel
 from mosaico.core.smtp import SmtpServer
+from mosaico.core.text import format_duration
 from mosaico.jobs.worker_process import PRESENCE_LOCK
 from mosaico.notifications.mail_session import mail_session
+from mosaico.schedules.heartbeat import MAX_AGE, find_last_heartbeat
 
 TIMEOUT_S = 5.0
 MAX_LISTED = 20
@@ -97,6 +100,7 @@ def diagnose_stored(res: Resources) -> Iterator[Diagnosis]:
     yield run_check("keys", partial(check_keys, res))
     yield run_check("clock", partial(check_clock, res))
     yield run_check("worker", partial(check_worker, res))
+    yield run_check("heartbeat", partial(check_heartbeat, res))
     yield run_check("Langfuse", partial(check_langfuse_servers, res))
     yield run_check("KPIs", partial(check_kpi_directions, res))
 
@@ -216,6 +220,32 @@ def check_worker(res: Resources) -> str:
     if not workers:
         raise CheckFailed("no worker runs", "start one: `mosaico worker`, or `mosaico serve`")
     return "1 worker runs" if workers == 1 else f"{workers} workers run"
+
+
+def check_heartbeat(res: Resources) -> str:
+    """Check that the dead man's switch was called a moment ago. It is not called here: that would hide a dead worker."""
+    if res.heartbeat_url is None:
+        return "nobody is told when MOSAICO itself is down; set MOSAICO_HEARTBEAT_URL"
+    host = urlsplit(res.heartbeat_url.reveal()).hostname
+    with res.db.read() as session:
+        last = find_last_heartbeat(session)
+    if last is None:
+        raise CheckFailed(
+            f"{host} was never called",
+            "start a scheduler and a worker with MOSAICO_HEARTBEAT_URL; the first call is a minute later",
+        )
+    ago = f"{format_duration(last.age)} ago"
+    if not last.succeeded:
+        raise CheckFailed(
+            f"the call of {host} failed {ago}",
+            "the log of the worker has the reason; correct MOSAICO_HEARTBEAT_URL or MOSAICO_OUTBOUND_ALLOW",
+        )
+    if last.age > MAX_AGE:
+        raise CheckFailed(
+            f"{host} was called {ago}, and not since",
+            "it is called while a scheduler fires schedules in time and a worker does jobs: see docs/heartbeat.md",
+        )
+    return f"{host} was called {ago}"
 
 
 def check_langfuse_servers(res: Resources) -> str:

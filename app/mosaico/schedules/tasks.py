@@ -4,7 +4,13 @@ from typing import NamedTuple
 
 from mosaico.core.errors import AppError, Unavailable
 from mosaico.core.resources import Resources
-from mosaico.jobs.declarations import DropFires, FailScheduledRuns, RecordRunEnd, StartScheduledRuns
+from mosaico.jobs.declarations import (
+    DropFires,
+    FailScheduledRuns,
+    RecordRunEnd,
+    SendHeartbeat,
+    StartScheduledRuns,
+)
 from mosaico.jobs.handlers import HANDLERS, JobContext, describe_error
 from mosaico.jobs.row_deletion import delete_rows
 from mosaico.runs.source_runs import (
@@ -13,7 +19,7 @@ from mosaico.runs.source_runs import (
     read_dataset_source,
     select_complete_runs,
 )
-from mosaico.schedules import firing, queries, service
+from mosaico.schedules import firing, heartbeat, queries, service
 from mosaico.schedules.models import ScheduleFire
 from mosaico.schedules.rules import FirePlan
 from mosaico.schedules.service import RunLister
@@ -71,6 +77,12 @@ def drop_fires(job: JobContext, dropped: DropFires) -> None:
         ScheduleFire.seq <= dropped.last_fire
     )
     delete_rows(job, ScheduleFire, condition)
+
+
+@HANDLERS.register(SendHeartbeat)
+def send_heartbeat(job: JobContext, ping: SendHeartbeat) -> None:
+    """Call the dead man's switch; a failure is logged, and the next minute has a job of its own."""
+    heartbeat.send(job.resources, ping.minute)
 
 
 def _start_run(res: Resources, seq: int, plan: FirePlan) -> None:

@@ -1,6 +1,8 @@
 """Runs `mosaico` commands against a test service."""
 
+import base64
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +12,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from mosaico.agents.models import Agent
 from mosaico.cli import cli
+from mosaico.core.db import Database
+from mosaico.core.encryption import SecretBox
 from tests.support.service import Service, working
 
 PROCESSES: "list[subprocess.Popen[bytes]]" = []
@@ -44,6 +49,17 @@ class Shell:
         )
         PROCESSES.append(process)
         return process
+
+
+def new_key() -> str:
+    return base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+OLD, NEW = new_key(), new_key()
+
+
+def shell(database_url: str, **variables: str) -> Shell:
+    return Shell(variables={"DATABASE_URL": database_url, **variables})
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +96,13 @@ def worker(service: Service) -> Iterator[None]:
     """A worker that runs until the test ends."""
     with working(service):
         yield
+
+
+@pytest.fixture
+def old_secret(migrated_database: Database) -> str:
+    """A secret key that the old master key encrypts; returns the ID of that key."""
+    box = SecretBox.from_keys([OLD])
+    text = box.encrypt("sk-1", table="agents", row="agent-1", column="langfuse_secret_key")
+    with migrated_database.begin() as session:
+        session.add(Agent(id="agent-1", name="Pelican", langfuse_secret_key=text))
+    return box.encryption_key_id

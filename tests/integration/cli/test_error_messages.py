@@ -27,7 +27,20 @@ from tests.support.service import Service, pair
 
 # Commands that run processes, or work on files and the database only.
 LOCAL = {
-    *("serve", "api", "worker", "scheduler", "db", "help", "plugins", "doctor", "purge", "secrets"),
+    *(
+        "serve",
+        "api",
+        "worker",
+        "scheduler",
+        "db",
+        "help",
+        "plugins",
+        "doctor",
+        "purge",
+        "secrets",
+        "backup",
+        "restore",
+    ),
     *("formula", "cron", "compare", "score", "bash-eval", "ot-bench", "mcp", "init", "watch"),
 }
 LOCAL_COMMANDS = {"runs execute"}

@@ -1,41 +1,15 @@
 """`mosaico secrets` and `mosaico purge`, which work on the database without a server."""
 
-import base64
 import json
-import secrets
 from datetime import timedelta
 
-import pytest
-
-from mosaico.agents.models import Agent
 from mosaico.core.clock import utc_now
-from mosaico.core.db import Database
 from mosaico.core.encryption import SecretBox
 from mosaico.run_store.models import BenchmarkRun
-from tests.integration.cli.conftest import Shell
+from tests.integration.cli.conftest import NEW, OLD, shell
 from tests.support.service import Service, pair
 
-
-def new_key() -> str:
-    return base64.b64encode(secrets.token_bytes(32)).decode()
-
-
-OLD, NEW = new_key(), new_key()
 COLUMN = "agents.langfuse_secret_key"
-
-
-@pytest.fixture
-def old_secret(migrated_database: Database) -> str:
-    """A secret key that the old master key encrypts; returns the ID of that key."""
-    box = SecretBox.from_keys([OLD])
-    text = box.encrypt("sk-1", table="agents", row="agent-1", column="langfuse_secret_key")
-    with migrated_database.begin() as session:
-        session.add(Agent(id="agent-1", name="Pelican", langfuse_secret_key=text))
-    return box.encryption_key_id
-
-
-def shell(database_url: str, **variables: str) -> Shell:
-    return Shell(variables={"DATABASE_URL": database_url, **variables})
 
 
 def test_secrets__are_listed_and_rotated(fresh_database_url: str, old_secret: str) -> None:

@@ -26,7 +26,7 @@ from tests.support.waiting import LIVENESS_S
 
 CHECKS = [
     "versions", "service", "time zone", "disk", "mail server", "database", "migrations", "keys", "clock",
-    "worker", "Langfuse", "KPIs",
+    "worker", "heartbeat", "Langfuse", "KPIs",
 ]  # fmt: skip
 
 
