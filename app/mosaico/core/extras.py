@@ -8,9 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from mosaico.core.errors import Invalid
 
-Extra: TypeAlias = Literal[
-    "harness", "inspect", "ja", "mcp", "models", "pandas", "parquet", "xlsx"
-]
+Extra: TypeAlias = Literal["harness", "inspect", "ja", "mcp", "models", "pandas", "parquet", "xlsx"]
 
 _MCP: Final = ("mcp", "mcp_types")
 _MODELS: Final = ("anthropic", "openai")
