@@ -122,6 +122,7 @@ BATCHED: Final = frozenset(
 
 # Statements whose rows nothing limits, and the reason why they hold up nobody.
 UNLIMITED: Final[Mapping[str, str]] = {
+    "mosaico.backups.restore._copy_rows": "a stream of COPY into a database that nobody uses before its end",
     "mosaico.core.bulk_copy._COPY": "a stream of COPY, which lasts as long as its rows and locks them only",
     "mosaico.core.bulk_copy._INSERT_COPIED": "the rows of a stream of COPY, which it locks only",
     "mosaico.jobs.job_manager._REGISTER_PROCESS": "its own row, and those of processes that have ended",
