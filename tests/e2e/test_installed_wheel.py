@@ -81,6 +81,7 @@ class WithoutExtras:
 sys.meta_path[:] = map(WithoutExtras, sys.meta_path)
 """
 
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 PAGE_FILES = {"icon.svg", "theme.js", "app.js", *STYLE_SHEETS}
 # Building and starting need both processors: the group runs these tests one at a time.
 pytestmark = pytest.mark.xdist_group("serve")
@@ -173,9 +174,8 @@ def test_wheel__contains_the_public_package_with_its_types(installed_wheel: Path
 
 @pytest.mark.parametrize("program", ["mosaico", "ot-bench", "bashkit-eval"])
 def test_program__prints_the_version_of_the_project(installed_wheel: Path, program: str) -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     words = run_in(installed_wheel, installed_wheel / program, "--version").replace(",", "").split()
-    assert words[words.index("mosaico") + 1] == version
+    assert words[words.index("mosaico") + 1] == VERSION
     assert program in run_in(installed_wheel, installed_wheel / program, "--help")
 
 
@@ -217,6 +217,7 @@ def assert_link_opens_morning(log: str) -> None:
     """The printed link logs in by itself; the page and each of its files are in the wheel."""
     [link] = re.findall(r"open +(http://\S+/login\?once=\S+)", log)
     with httpx.Client(
+        base_url=link.partition("/login")[0],
         follow_redirects=True, trust_env=False, verify=False, timeout=LIVENESS_S,
         headers={"Accept": "text/html"},
     ) as browser:  # fmt: skip
@@ -224,6 +225,11 @@ def assert_link_opens_morning(log: str) -> None:
         assert page.url.path == "/"
         assert "No run has ended yet" in page.text
         assert 'name="key"' not in page.text
+        assert f"MOSAICO {VERSION}" in page.text
+        assert browser.get("/openapi.json").json()["info"]["version"] == VERSION
+        system = browser.get("/api/v1/overview/system", headers={"Accept": "application/json"})
+        assert system.json()["version"] == VERSION
+        assert f'mosaico_build_info{{version="{VERSION}"}}' in browser.get("/metrics").text
         files = re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text)
         assert {PurePosixPath(file).name for file in files} == PAGE_FILES
         for file in files:
