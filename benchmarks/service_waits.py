@@ -1,13 +1,16 @@
-"""What users wait for of a running service: an upload up to its verdict, a page of a comparison, the demo."""
+"""What users wait for of a running service: the demo, the message of an alert, an upload up to its verdict, a page of a
+comparison.
+"""
 
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
@@ -15,18 +18,22 @@ from benchmarks.processes import cpu_seconds_by_role
 from benchmarks.result_rows import BenchRow
 from benchmarks.run import METRICS, upload_traces, write_traces
 from benchmarks.running_service import RunningService, served
+from demo.receiver import receiving
 from mosaico.core.web.page_paths import comparison_page_path, run_page_path
+from mosaico.overview import sample_data
 
 ITEMS: Final = 1_000
 # The first runs that are compared import numpy and scipy into each metric process, once.
 WARM_UP_RUNS: Final = 3
 POLL_S: Final = 0.05
+ALERT_S: Final = 2.0
 
 
 def measure() -> Iterator[BenchRow]:
     """The rows of a new service."""
     with served() as service, TemporaryDirectory() as folder:
         yield _row(service, "demo", 25, lambda: _load_demo(service))
+        yield _alert_row(service.client)
         benchmark = {"id": "large", "datasetRef": "large", "metrics": [*METRICS]}
         service.client.post("/agents", json={"id": "large", "name": "l"}).raise_for_status()
         service.client.post("/benchmarks", json=benchmark).raise_for_status()
@@ -62,18 +69,50 @@ def _load_demo(service: RunningService) -> None:
     subprocess.run(program, env=environment, check=True, capture_output=True)
 
 
+def _alert_row(client: httpx.Client) -> BenchRow:
+    """The time from the end of a run that fires a rule to its webhook: both runs of the demo again."""
+    with receiving() as receiver:
+        rule = {
+            "id": "waits",
+            "name": "pass rate falls",
+            "benchmarkId": sample_data.BENCHMARK_ID,
+            "agentId": sample_data.AGENT_ID,
+            "kpi": "pass rate",
+            "condition": "PERCENTAGE_DROP",
+            "threshold": 10,
+            "channels": ["WEBHOOK"],
+            "recipients": [receiver.url],
+        }
+        client.post("/alert-configs", json=rule).raise_for_status()
+        body = {"benchmarkId": sample_data.BENCHMARK_ID, "agentId": sample_data.AGENT_ID}
+        *_, run = [
+            _complete_run(client, {**body, "runName": name}) for name in sample_data.RUN_NAMES
+        ]
+        if receiver.next_call() is None:
+            raise RuntimeError("no webhook of the alert arrived")
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(run["completedAt"])).total_seconds()
+    name = "message of an alert after COMPLETED"
+    return BenchRow(
+        name, f"≤ {ALERT_S:g} s", seconds / ALERT_S, seconds <= ALERT_S, f"{seconds:.2f} s"
+    )
+
+
 def _upload_to_verdict(client: httpx.Client, file: Path) -> str:
     """Upload a file, run the benchmark over it and open the page of the run; returns the ID of the run."""
     upload_traces(client, file)
-    body = {"benchmarkId": "large", "agentId": "large", "runName": file.stem}
-    run = client.post("/benchmark-runs", json=body).raise_for_status().json()
+    run = _complete_run(client, {"benchmarkId": "large", "agentId": "large", "runName": file.stem})
+    _get_page(client, run_page_path(run["id"]))
+    return str(run["id"])
+
+
+def _complete_run(client: httpx.Client, body: dict[str, str]) -> dict[str, Any]:
+    run: dict[str, Any] = client.post("/benchmark-runs", json=body).raise_for_status().json()
     while run["completedAt"] is None:
         time.sleep(POLL_S)
         run = client.get(f"/benchmark-runs/{run['id']}").raise_for_status().json()
     if run["status"] != "COMPLETED":
         raise RuntimeError(run["errorMessage"])
-    _get_page(client, run_page_path(run["id"]))
-    return str(run["id"])
+    return run
 
 
 def _get_page(client: httpx.Client, path: str) -> None:

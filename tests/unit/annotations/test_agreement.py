@@ -1,12 +1,15 @@
-"""Agreement of annotators: published and hand-computed values, references of two libraries, and what is not defined."""
+"""Agreement of annotators: published and hand-computed values, references of three libraries, and what is not defined."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mosaico.annotations.agreement import measure_agreement
 from tests.support.references import IN_ONE_PROCESS, Reference
 
 metrics = Reference("sklearn.metrics")
 inter_rater = Reference("statsmodels.stats.inter_rater")
+nltk_agreement = Reference("nltk.metrics.agreement")
 
 # Krippendorff, "Computing Krippendorff's Alpha-Reliability" (2011), section C: four observers, twelve units, gaps.
 PUBLISHED = (
@@ -93,3 +96,36 @@ def test_agreement__that_is_full_has_no_interval() -> None:
 def test_agreement__without_a_shared_answer_has_no_value() -> None:
     agreement = measure_agreement(answers_of("right .", ". wrong"))
     assert (agreement.alpha.value, agreement.alpha.answers, agreement.pairs) == (None, 0, [])
+
+
+labels = st.sampled_from(["right", "wrong", "partly", ""])
+
+
+@IN_ONE_PROCESS
+@given(st.lists(st.tuples(labels, labels, labels), min_size=2, max_size=30))
+def test_agreement__equals_nltk(rows: list[tuple[str, str, str]]) -> None:
+    """Of three annotators, who left some answers out."""
+    answers = [{f"a{n}": label for n, label in enumerate(row) if label} for row in rows]
+    shared = [answer for answer in answers if len(answer) > 1]
+    if len({label for answer in shared for label in answer.values()}) < 2:
+        return
+    agreement = measure_agreement(answers)
+    task = nltk_agreement.AnnotationTask(
+        [(name, n, label) for n, answer in enumerate(shared) for name, label in answer.items()]
+    )
+    assert agreement.alpha.value == pytest.approx(task.alpha(), abs=1e-12)
+    for pair in agreement.pairs:
+        both = [answer for answer in answers if {pair.first, pair.second} <= answer.keys()]
+        if len({answer[name] for answer in both for name in (pair.first, pair.second)}) < 2:
+            assert pair.kappa.value is None
+            continue
+        pairwise = nltk_agreement.AnnotationTask(
+            [
+                (name, n, answer[name])
+                for n, answer in enumerate(both)
+                for name in (pair.first, pair.second)
+            ]
+        )
+        assert pair.kappa.value == pytest.approx(
+            pairwise.kappa_pairwise(pair.first, pair.second), abs=1e-12
+        )
