@@ -113,4 +113,5 @@ def _of_scores(verdict: ValueVerdict) -> ValueVerdict:
     update: dict[str, object] = {"threshold_probability": None}
     if verdict.effect is not None:
         update["explanation"] = f"{verdict.explanation} {COMPARES_SCORES}"
+        update["compares_scores"] = True
     return verdict.model_copy(update=update)

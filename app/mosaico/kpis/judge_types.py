@@ -45,9 +45,9 @@ class KpiCorrection(WireModel):
     because it could not be corrected; `remedy` is what to do.
     """
 
-    raw_value: float
-    raw_low: float | None = None
-    raw_high: float | None = None
+    raw_value: Annotated[float, Field(description="Mean of the scores of the judge.")]
+    raw_low: Annotated[float | None, Field(description="Lower end of its interval.")] = None
+    raw_high: Annotated[float | None, Field(description="Upper end of its interval.")] = None
     answers: Annotated[int, Field(description="Annotated answers that this judge scored.")]
     items: Annotated[int, Field(description="Their items.")]
     reason: Annotated[

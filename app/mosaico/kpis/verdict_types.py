@@ -160,6 +160,12 @@ class ValueVerdict(WireModel):
         JudgedAnswers | None,
         Field(description="What the scores did on equal answers; null without any."),
     ] = None
+    compares_scores: Annotated[
+        bool,
+        Field(
+            description="Whether the numbers are those of the judge alone, because annotations correct the value of the KPI."
+        ),
+    ] = False
     weak_judges: Annotated[
         tuple[PeopleAgreement, ...],
         Field(

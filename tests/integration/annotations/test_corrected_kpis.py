@@ -105,7 +105,11 @@ def test_annotations__correct_the_next_run(service: Service, first_run: JSON) ->
     verdict = kpi["verdict"]
     assert (verdict["baselineValue"], verdict["value"]) == (pytest.approx(0.85), pytest.approx(0.7))
     assert (verdict["verdict"], second["verdict"]["verdict"]) == ("REGRESSED", "REGRESSED")
+    assert verdict["comparesScores"] is True
     assert "scores of the judge" in verdict["explanation"]
+    # So do the nights: the corrected value of a run is no level to compare with.
+    [cell] = service.get("/overview")["cells"]
+    assert cell["kpi"]["history"] == [pytest.approx(0.85), pytest.approx(0.7)]
     # What people said until then is stored with the run.
     agreement = metric_of(service, second)["agreement"]
     assert (agreement["share"], agreement["answers"]) == (pytest.approx(0.9), 40)
@@ -139,7 +143,7 @@ def test_weak_judge__is_named_where_its_score_decides(service: Service, first_ru
     with open_browser(service) as browser:
         log_in(browser, ana.token)
         pages = [browser.get(path, headers=HTML).text for path in (f"/runs/{second['id']}", "/")]
-    assert all("annotated answers" in page for page in pages)
+    assert all("annotated answers" in page and "by the judge" in page for page in pages)
 
 
 def test_strong_judge__is_not_named(service: Service, first_run: JSON) -> None:

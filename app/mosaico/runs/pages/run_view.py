@@ -205,6 +205,7 @@ def _kpi_row(kpi: KpiHistory, limits: Mapping[Scale | None, float]) -> dict[str,
         "verdict": outcome_of_kpi(kpi).verdict,
         "over_runs": describe_runs_evidence(kpi.over_runs) if kpi.over_runs else None,
         "correction": kpi.correction and kpi.correction.explanation,
+        "by_judge": verdict is not None and verdict.compares_scores,
     }
 
 
