@@ -122,6 +122,9 @@ def test_weak_judge__is_named_where_its_score_decides(service: Service, first_ru
     # The scores of the judge alone are above this threshold.
     service.post("/alert-configs", {**rule, "id": "low", "name": "low", "condition": "LESS_THAN", "threshold": 0.6})  # fmt: skip
     service.post("/alert-configs", {**rule, "id": "drop", "name": "drop", "condition": "PERCENTAGE_DROP", "threshold": 10})  # fmt: skip
+    service.post(
+        "/alert-configs", {**rule, "id": "worse", "name": "worse", "condition": "REGRESSED"}
+    )
     upload(service, 0.5)
     second = service.complete_run()
     words = f"{FORMULA} agrees with people on 90 % of 40 annotated answers"
@@ -130,6 +133,7 @@ def test_weak_judge__is_named_where_its_score_decides(service: Service, first_ru
     assert words in second["verdict"]["explanation"]
     assert words in kpi_of(service, second)["verdict"]["explanation"]
     alerts = {alert["name"]: alert for alert in service.list_items("/alerts")}
+    assert alerts.keys() == {"low", "drop", "worse"}
     assert all(words in alert["explanation"] for alert in alerts.values())
     # A drop compares the scores; a threshold is one of the corrected value.
     assert alerts["drop"]["value"] == pytest.approx(0.7)
