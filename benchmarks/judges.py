@@ -2,10 +2,11 @@
 
     python -m benchmarks.judges [RUNS]
 
-prints them, of 2,000 simulated runs of each kind unless said otherwise, in eight minutes of one processor. Every mean is computed by
-the function that corrects KPIs. 95 % of 2,000 runs have a standard error of 0.5.
+prints them, of 2,000 simulated runs of each kind unless said otherwise, in ten minutes of one processor. Every mean is computed by
+the functions that the pages of judges (`correct_mean`) and KPIs (`carry_correction`) use. 95 % of 2,000 runs have a standard error of 0.5.
 """
 
+import math
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -15,6 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from benchmarks.simulated_pairs import Floats
+from mosaico.statistics.carried_correction import JudgedRun, carry_correction
 from mosaico.statistics.corrected_mean import JudgedItems, correct_mean
 from mosaico.statistics.judge_agreement import AnnotatedAnswers, measure_agreement
 
@@ -98,6 +100,55 @@ def draw_items(
     )
 
 
+class CarriedCoverage(NamedTuple):
+    """Of runs that annotations of earlier runs correct: the shares of intervals that have the truth, corrected and as if the
+    annotated answers were a sample of the run, the mean width of the corrected ones, and the share of runs that were
+    not corrected.
+    """
+
+    corrected: float
+    as_a_sample: float
+    width: float
+    uncorrected: float
+
+
+def measure_carried(annotated: int, name: str, rates: tuple[float, float], runs: int) -> CarriedCoverage:  # fmt: skip
+    """Simulated runs of 200 items, right by the second rate; the annotated answers are right by the first one."""
+    random, items = np.random.default_rng([7, annotated]), 200
+    hits, widths = np.zeros((runs, 2)), np.full(runs, np.nan)
+    for run in range(runs):
+        people = (random.random(annotated) < rates[0]).astype(np.float64)
+        earlier = JUDGES[name](people, random)
+        right = (random.random(items) < rates[1]).astype(np.float64)
+        scores = JUDGES[name](right, random)
+        units = np.arange(items + annotated)
+        carried = carry_correction(
+            JudgedRun(scores, units[:items], AnnotatedAnswers(earlier, people, units[items:]))
+        )
+        none = np.full(items, np.nan)
+        sampled = correct_mean(
+            JudgedItems(
+                scores=np.concatenate([scores, earlier]),
+                annotations=np.concatenate([none, people]),
+                annotated_scores=np.concatenate([none, earlier]),
+                units=units,
+            )
+        )
+        for column, interval in enumerate((carried.interval, sampled.interval)):
+            hits[run, column] = interval is not None and interval.low <= rates[1] <= interval.high
+        if carried.interval is not None:
+            widths[run] = carried.interval.high - carried.interval.low
+    is_corrected = np.isfinite(widths)
+    if not is_corrected.any():
+        return CarriedCoverage(math.nan, float(hits[:, 1].mean()), math.nan, 1.0)
+    return CarriedCoverage(
+        corrected=float(hits[is_corrected, 0].mean()),
+        as_a_sample=float(hits[:, 1].mean()),
+        width=float(widths[is_corrected].mean()),
+        uncorrected=float(1 - is_corrected.mean()),
+    )
+
+
 def measure_agreement_coverage(annotated: int, name: str, rate: float, runs: int) -> dict[str, float]:  # fmt: skip
     """How often the intervals of the agreement have its value over a million answers."""
     random = np.random.default_rng([6, annotated])
@@ -138,6 +189,25 @@ def main(runs: int) -> None:
                 found = measure_agreement_coverage(annotated, name, RATES[0], runs)
                 cells = [f"{100 * share:.1f}" for share in found.values()]
                 print(f"| {name} | {annotated} | {' | '.join(cells)} |", flush=True)
+    print_carried(runs)
+
+
+def print_carried(runs: int) -> None:
+    """The table of the KPIs of later runs."""
+    shifts = ((0.8, 0.8), (0.8, 0.6), (0.8, 0.95))
+    titles = " | ".join(f"{first:.0%} → {second:.0%}" for first, second in shifts)
+    print(f"\n| Judge | Annotated | {titles} |\n|---|---|---|---|---|")
+    for name in JUDGES:
+        for annotated in (30, 50, 200):
+            cells = [
+                _describe_carried(measure_carried(annotated, name, shift, runs)) for shift in shifts
+            ]
+            print(f"| {name} | {annotated} | {' | '.join(cells)} |", flush=True)
+
+
+def _describe_carried(found: CarriedCoverage) -> str:
+    shares = " / ".join(f"{100 * share:.1f}" for share in found[:2])
+    return f"{shares}; {found.width:.2f}; {100 * found.uncorrected:.0f}"
 
 
 def _designs(size: int) -> list[tuple[int, int]]:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mosaico.core.schemas import StoredText, WireModel
+from mosaico.kpis.judge_types import PeopleAgreement
 from mosaico.kpis.series_types import RunsEvidence
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.run_store.recorded_attributes import WhatChanged
@@ -96,6 +97,12 @@ class AlertDetails(WireModel):
     rule_revision: Annotated[
         int | None, Field(description="Revision of the alert rule that was evaluated.")
     ] = None
+    weak_judges: Annotated[
+        tuple[PeopleAgreement, ...],
+        Field(
+            description="Judges of the value that agree with people less than the benchmark requires."
+        ),
+    ] = ()
     traces: Annotated[
         tuple[ContributingTrace, ...],
         Field(description="The traces that changed most for the worse."),

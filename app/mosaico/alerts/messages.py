@@ -14,6 +14,7 @@ from mosaico.alerts.details import AlertDetails
 from mosaico.alerts.level_change import BAD_STATES, AlertFields, describe_change, describe_levels
 from mosaico.alerts.rules import AlertEventState
 from mosaico.comparison.attribute_text import describe_what_changed
+from mosaico.comparison.judge_text import describe_weak_judges
 from mosaico.core.text import describe_duration, format_in_zone, format_number
 from mosaico.core.web.page_paths import (
     rule_page_path,
@@ -274,7 +275,11 @@ def _render_item(
 
 def _sentences(cause: AlertCause, names: DisplayNames) -> Iterator[str]:
     alert, zone = cause.first, names.zone
-    yield _first_line(alert, zone)
+    line = _first_line(alert, zone)
+    yield line
+    for sentence in describe_weak_judges(alert.details.weak_judges):
+        if sentence.removesuffix(".") not in line:
+            yield sentence
     if cause.other_value_names:
         yield f"The same is true of {', '.join(cause.other_value_names)}."
     if AlertEventState(alert.state) in BAD_STATES:

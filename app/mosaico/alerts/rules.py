@@ -183,10 +183,12 @@ class Observation:
 
     `levels` are those of the history and of the run, where runs store the value by item.
     `reason` is the reason for a missing value; `resolution` is the effect of one changed trace;
-    `verdict` compares it with the baseline of the run.
+    `verdict` compares it with the baseline of the run. `corrected` is the value that annotations correct: a fixed
+    threshold is one of it, everything else compares the scores of the judge.
     """
 
     value: float | None
+    corrected: float | None = None
     reason: str | None = None
     history: Sequence[RunPoint] = ()
     levels: Sequence[RunLevel] = ()

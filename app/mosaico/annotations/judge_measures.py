@@ -2,16 +2,14 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 from sqlalchemy.orm import Session
 
-from mosaico.annotations.queries import list_judged_answers
+from mosaico.annotations.judge_answers import AnnotatedAnswer, mean_or_nan, read_answers
 from mosaico.annotations.queues import RatedMetric
 from mosaico.annotations.schemas import (
-    AnswerJudgement,
     CorrectedMeanView,
     JudgeDriftView,
     JudgeMeasure,
@@ -28,30 +26,17 @@ from mosaico.statistics.intervals import Interval
 from mosaico.statistics.judge_agreement import AnnotatedAnswers, Measure, measure_agreement
 from mosaico.statistics.judge_drift import JudgedAnswers, measure_drift
 
-# What an annotation says as a share.
-WORTH: Final = {AnswerJudgement.RIGHT: 1.0, AnswerJudgement.PARTLY: 0.5, AnswerJudgement.WRONG: 0.0}
-
-
-class _Answer(NamedTuple):
-    """An annotated answer: its run and item, the share of the judge, and the mean of what annotators say."""
-
-    run_id: str
-    item_id: str
-    score: float
-    annotation: float
-
 
 def measure_judge(
     session: Session,
     run: BenchmarkRun,
-    annotated: Sequence[BenchmarkRun],
+    runs: Sequence[BenchmarkRun],
     metric: RatedMetric,
     min_agreement: float | None,
 ) -> JudgeView:
-    """A judge of a run against the annotations of some runs, newest first."""
-    runs = [other for other in annotated if metric.column in (other.metric_keys or ())]
-    answers = [answer for other in runs for answer in _read_answers(session, other, metric)]
-    agreement = measure_agreement(_as_arrays(answers))
+    """A judge of a run against the annotations of some runs that it scored, newest first."""
+    answers = read_answers(session, runs, metric)
+    agreement = measure_agreement(as_arrays(answers))
     share = agreement.share.value
     return JudgeView(
         metric=metric.column,
@@ -71,24 +56,8 @@ def measure_judge(
     )
 
 
-def _read_answers(session: Session, run: BenchmarkRun, metric: RatedMetric) -> Iterator[_Answer]:
-    """The annotated answers of a run that the judge scored, one for all annotators of each."""
-    said = defaultdict[str, list[float]](list)
-    scored: dict[str, tuple[str, float]] = {}
-    for annotation, value in list_judged_answers(session, run, metric.column):
-        if value is not None:
-            said[annotation.trace_id].append(WORTH[AnswerJudgement(annotation.judgement)])
-            scored[annotation.trace_id] = annotation.item_id, _share(value, metric)
-    for trace_id, worths in said.items():
-        item_id, score = scored[trace_id]
-        yield _Answer(run.id, item_id, score, sum(worths) / len(worths))
-
-
-def _share(value: float, metric: RatedMetric) -> float:
-    return (value - metric.worst) / (metric.best - metric.worst)
-
-
-def _as_arrays(answers: Sequence[_Answer]) -> AnnotatedAnswers:
+def as_arrays(answers: Sequence[AnnotatedAnswer]) -> AnnotatedAnswers:
+    """What a judge and people say of the same answers, by item."""
     numbers = {item: number for number, item in enumerate({row.item_id for row in answers})}
     return AnnotatedAnswers(
         scores=np.array([row.score for row in answers], dtype=np.float64),
@@ -135,7 +104,7 @@ def _measure_drift(
 
 
 def _correct(
-    session: Session, run: BenchmarkRun, metric: RatedMetric, answers: Sequence[_Answer]
+    session: Session, run: BenchmarkRun, metric: RatedMetric, answers: Sequence[AnnotatedAnswer]
 ) -> CorrectedMeanView:
     """The corrected mean of the scores of the newest annotated run."""
     matrix = read_items(
@@ -146,7 +115,7 @@ def _correct(
     )
     judged = _judged_items(matrix, metric, [row for row in answers if row.run_id == run.id])
     means = [score for score in judged.scores.tolist() if math.isfinite(score)]
-    view = _corrected_view(run.id, correct_mean(judged), _mean(means) if means else None)
+    view = _corrected_view(run.id, correct_mean(judged), mean_or_nan(means) if means else None)
     if not matrix.left_out:
         return view
     reason = f"the run has {matrix.left_out:,} more items than are read"
@@ -156,7 +125,7 @@ def _correct(
 
 
 def _judged_items(
-    matrix: ItemMatrix, metric: RatedMetric, answers: Sequence[_Answer]
+    matrix: ItemMatrix, metric: RatedMetric, answers: Sequence[AnnotatedAnswer]
 ) -> JudgedItems:
     means = item_means(matrix, metric.column)
     scores, annotations = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
@@ -166,16 +135,12 @@ def _judged_items(
     names = matrix.clusters or matrix.items
     return JudgedItems(
         scores=np.array(
-            [_share(means[item], metric) if item in means else np.nan for item in matrix.items]
+            [metric.share_of(means[item]) if item in means else np.nan for item in matrix.items]
         ),
-        annotations=np.array([_mean(annotations[item]) for item in matrix.items]),
-        annotated_scores=np.array([_mean(scores[item]) for item in matrix.items]),
+        annotations=np.array([mean_or_nan(annotations[item]) for item in matrix.items]),
+        annotated_scores=np.array([mean_or_nan(scores[item]) for item in matrix.items]),
         units=np.unique(np.array(names, dtype=object), return_inverse=True)[1].astype(np.intp),
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else float("nan")
 
 
 def _corrected_view(

@@ -5,7 +5,7 @@ from typing import Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from mosaico.annotations.models import Annotation
+from mosaico.annotations.judge_answers import list_runs_of_judge
 from mosaico.annotations.queues import list_rated_metrics
 from mosaico.annotations.schemas import JudgeView
 from mosaico.benchmarks.queries import get_benchmark
@@ -15,8 +15,10 @@ from mosaico.metrics.judgements import judgement_of
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.rules import RunStatus
 
-# The newest annotated runs of a benchmark; older ones may have had another judge.
-MAX_RUNS: Final = 20
+UNRATED: Final = (
+    "nothing says between which values its scores lie, and which way is better: give the metric the options"
+    ' "range" and "better"'
+)
 
 
 def list_judges(
@@ -58,31 +60,17 @@ def _measure_judges(
         run = newest_run(session, benchmark_id)
         if run is None:
             return []
-        annotated = _annotated_runs(session, benchmark_id)
         rated = list_rated_metrics(run)
         return [
-            measure_judge(session, run, annotated, rated[column], min_agreement)
-            if column in rated
+            measure_judge(
+                session, run, list_runs_of_judge(session, run, metric), rated[metric.column], min_agreement
+            )
+            if metric.column in rated
             else JudgeView(
-                metric=column,
-                reason='nothing says between which values its scores lie, and which way is better: give the metric the options "range" and "better"',
+                metric=metric.column,
+                reason=UNRATED,
                 is_below=None if min_agreement is None else True,
             )
-            for column in run.metric_keys or ()
-            if judgement_of(column)
+            for metric in run.begun_plan.metrics
+            if judgement_of(metric.column)
         ]  # fmt: skip
-
-
-def _annotated_runs(session: Session, benchmark_id: str) -> list[BenchmarkRun]:
-    """The newest runs with annotations and their traces, newest first."""
-    annotated = select(Annotation.run_id).where(Annotation.benchmark_id == benchmark_id)
-    newest = (
-        select(BenchmarkRun)
-        .where(
-            BenchmarkRun.id.in_(annotated),
-            BenchmarkRun.status == RunStatus.COMPLETED,
-            BenchmarkRun.purged_at.is_(None),
-        )
-        .order_by(BenchmarkRun.created_at.desc(), BenchmarkRun.id.desc())
-    )
-    return list(session.scalars(newest.limit(MAX_RUNS)))

@@ -180,11 +180,14 @@ def list_of_answer(session: Session, run_id: str, trace_id: str) -> list[Annotat
 
 
 def list_judged_answers(session: Session, run: BenchmarkRun, column: str) -> list[JudgedAnswer]:
-    """Each annotation of a run beside the value of a metric of the run for the same answer, in the order of the
-    traces; the metric is one of `run.metric_keys`. Annotations of answers whose traces were deleted are left out.
+    """Each annotation of the traces of a run, by whichever run over them, beside the value of a metric of the run for the
+    same answer, in the order of the traces; the metric is one of `run.metric_keys`. Annotations of answers whose traces
+    were deleted are left out.
     """
     # Arrays of Postgres count from 1.
     value = TraceResult.values[(run.metric_keys or []).index(column) + 1]
+    # A run that is scored again has other scores of the same answers.
+    same_traces = select(BenchmarkRun.id).where(BenchmarkRun.collection_id == run.collection_id)
     statement = (
         select(Annotation, value)
         .join(
@@ -196,7 +199,7 @@ def list_judged_answers(session: Session, run: BenchmarkRun, column: str) -> lis
             TraceResult,
             (TraceResult.run_seq == run.seq) & (TraceResult.position == CollectedTrace.position),
         )
-        .where(Annotation.run_id == run.id)
+        .where(Annotation.run_id.in_(same_traces))
         .order_by(CollectedTrace.position, Annotation.annotator)
     )
     return [JudgedAnswer(*row) for row in session.execute(statement)]

@@ -53,6 +53,14 @@ class RatedMetric(NamedTuple):
     worst: float
     best: float
 
+    def share_of(self, value: float) -> float:
+        """A value as a share: 0 for the worst, 1 for the best one."""
+        return (value - self.worst) / (self.best - self.worst)
+
+    def value_of(self, share: float) -> float:
+        """The value of a share."""
+        return self.worst + share * (self.best - self.worst)
+
 
 class _Answers(NamedTuple):
     """The answers of a queue, or why it has none; `metrics` are those that are compared."""

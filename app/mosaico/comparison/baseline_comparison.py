@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mosaico.comparison.baseline_runs import BaselineRun
@@ -26,6 +27,7 @@ from mosaico.items.queries import read_attributes, read_items
 from mosaico.jobs.handlers import JobContext
 from mosaico.jobs.lost_calls import CallLost
 from mosaico.kpis.evaluate import KpiValue
+from mosaico.kpis.judge_types import PeopleAgreement
 from mosaico.kpis.verdict_types import RunVerdicts, SubjectKey, ValueFailure
 from mosaico.metrics.engine import failure_of_lost_call
 from mosaico.metrics.metric_gaps import MetricGap
@@ -72,11 +74,12 @@ def compare_with_baseline(
     kpis: Sequence[KpiValue],
     validity: ValidityVerdict,
     gaps: Mapping[str, MetricGap],
+    agreements: Mapping[str, PeopleAgreement] = MappingProxyType({}),
     has_new_data: bool = True,
     may_wait: bool = False,
 ) -> ComparedRunResult:
     """The verdicts, intervals and item values of a run whose traces are all measured; `gaps` are the metrics that it has
-    too few values of.
+    too few values of, `agreements` how far its judges agree with people.
 
     Reads the items of the run and of its baseline, and computes in a child process. When that
     fails, the run has no verdict but is still stored: its values are correct.
@@ -89,6 +92,7 @@ def compare_with_baseline(
         plan,
         kpis,
         gaps,
+        agreements,
         is_valid=validity.validity is Validity.VALID,
         has_new_data=has_new_data,
     )
@@ -138,6 +142,7 @@ def _plan_comparison(
     plan: RunPlan,
     kpis: Sequence[KpiValue],
     gaps: Mapping[str, MetricGap],
+    agreements: Mapping[str, PeopleAgreement],
     *,
     is_valid: bool,
     has_new_data: bool,
@@ -149,7 +154,13 @@ def _plan_comparison(
         ruler = find_ruler_changes(session, run, baseline, plan) if has_new_data else ()
         measured = read_measured_runs(session, run.seq) if baseline else {}
     return RunComparison(
-        plan=plan, kpis=kpis, baseline=baseline, ruler=ruler, measured_runs=measured, gaps=gaps
+        plan=plan,
+        kpis=kpis,
+        baseline=baseline,
+        ruler=ruler,
+        measured_runs=measured,
+        gaps=gaps,
+        agreements=agreements,
     )
 
 

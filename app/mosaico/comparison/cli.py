@@ -33,11 +33,13 @@ def print_explanations(items: Sequence[JSON]) -> None:
     """Print the explanation of each verdict: of a run first, then those of its KPIs.
 
     A KPI whose explanation repeats that of the run is skipped. An explanation with a reason does
-    not name its KPI, so the name is added.
+    not name its KPI, so the name is added. What annotations made of a KPI comes before.
     """
     run_explanations = set[str]()
     for item in items:
         verdict, name = item["verdict"], item.get("name")
+        if correction := item.get("correction"):
+            print_result(format_cell(f"{name}: {correction['explanation']}"))
         if not verdict or verdict["explanation"] in run_explanations:
             continue
         explanation = verdict["explanation"]

@@ -27,6 +27,7 @@ from mosaico.items.flipped import item_means
 from mosaico.items.formulas.properties import Line, ValueRange, line_of
 from mosaico.items.matrix import ItemMatrix, ItemPairing
 from mosaico.kpis.evaluate import KpiValue
+from mosaico.kpis.judge_types import PeopleAgreement
 from mosaico.metrics.formula_direction import statistic_bounds
 from mosaico.metrics.judgements import judgement_of
 from mosaico.metrics.metric_gaps import MetricGap
@@ -66,7 +67,8 @@ class RunComparison:
     `judged` names the KPIs and metrics that are judged together; empty: `select_deciders` selects them. `ruler` says how
     the run is measured differently from the run before it, if it is. `about` is the question that decides, in place of
     the one of the benchmark. `measured_runs` is how much whole runs vary, by series, and `run_sd` what the user states of it,
-    in place of the number of the benchmark. `gaps` are the metrics that the run itself has too few values of.
+    in place of the number of the benchmark. `gaps` are the metrics that the run itself has too few values of, `agreements` how
+    far its judges agree with people, by column.
     """
 
     plan: RunPlan
@@ -78,6 +80,7 @@ class RunComparison:
     measured_runs: Mapping[str, MeasuredRuns] = field(default_factory=dict)
     run_sd: float | None = None
     gaps: Mapping[str, MetricGap] = field(default_factory=dict)
+    agreements: Mapping[str, PeopleAgreement] = field(default_factory=dict)
 
     @property
     def item_columns(self) -> list[str]:
@@ -93,6 +96,14 @@ class RunComparison:
     def has_judgements(self) -> bool:
         """Return whether a metric is the opinion of a judge, so that equal answers tell of its drift."""
         return any(judgement_of(metric.column) for metric in self.plan.metrics)
+
+    def weak_judges(self, columns: Collection[str]) -> tuple[PeopleAgreement, ...]:
+        """Those of some metrics that are judges and agree with people less than the benchmark requires."""
+        return tuple(
+            agreement
+            for column, agreement in self.agreements.items()
+            if column in columns and agreement.is_below
+        )
 
     @property
     def count_metrics(self) -> dict[str, MetricRef]:

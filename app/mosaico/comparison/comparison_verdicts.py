@@ -16,6 +16,7 @@ from mosaico.comparison.direction_remedy import direct_kpi, direct_metric
 from mosaico.comparison.run_verdict_text import NOT_COMPARABLE, render_run, run_not_compared
 from mosaico.comparison.value_failures import ValueFailures, describe_failure
 from mosaico.comparison.verdict_text import not_compared, render_verdict
+from mosaico.comparison.weak_judges import with_weak_judges
 from mosaico.formula import compile_formula
 from mosaico.items.formulas.properties import ValueRange
 from mosaico.items.matrix import ItemPairing
@@ -96,7 +97,8 @@ def render_compared(
     )
     if run.verdict is Verdict.INVALID:
         run = run.model_copy(update={"incomplete": _incomplete(comparison, result)})
-    return _with_results(run, metrics, kpis, replace(result, failures=failures.by_key))
+    verdicts = _with_results(run, metrics, kpis, replace(result, failures=failures.by_key))
+    return with_weak_judges(verdicts, comparison, result.deciders)
 
 
 def _unmeasured(comparison: RunComparison, result: ComparisonResult) -> dict[str, str]:
@@ -142,7 +144,8 @@ def render_not_compared(
         value.kpi.id: value_verdict((None, value.kpi.id), value.kpi.name)
         for value in comparison.kpis
     }
-    return _with_results(run, metrics, kpis, result)
+    verdicts = _with_results(run, metrics, kpis, result)
+    return with_weak_judges(verdicts, comparison, result.deciders)
 
 
 def _deciding_verdicts(

@@ -1,7 +1,10 @@
-"""The sentences about a judge whose scores of equal answers changed; pure."""
+"""The sentences about a judge: whose scores of equal answers changed, or which agrees too little with people; pure."""
+
+from collections.abc import Iterable
 
 from mosaico.comparison.change_text import format_amount
 from mosaico.core.text import count_noun, format_decimal
+from mosaico.kpis.judge_types import PeopleAgreement
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.verdict_rules import ChangeVerdict, Scale
 
@@ -36,3 +39,30 @@ def moved_scores(verdict: ValueVerdict) -> str:
         f"{judged.changed} of {count_noun(judged.answers, 'equal answer')} ({share} %)"
         f" {'has' if judged.changed == 1 else 'have'} another score"
     )
+
+
+def describe_weak_judges(judges: Iterable[PeopleAgreement]) -> list[str]:
+    """One sentence about each judge that agrees with people less than the benchmark requires."""
+    return [_describe_weak(judge) for judge in judges]
+
+
+def _describe_weak(judge: PeopleAgreement) -> str:
+    required = f"the benchmark requires {_percent(judge.min_agreement or 0.0)} %"
+    remedy = "annotate answers that it scored" if judge.share is None else "check its scores"
+    return f"{judge.metric} {describe_agreement(judge)}, and {required}; {remedy}."
+
+
+def describe_agreement(judge: PeopleAgreement) -> str:
+    """How far a judge agrees with people, as a clause without its name."""
+    if judge.share is None:
+        return f"has no known agreement with people ({judge.reason or 'no answer is annotated'})"
+    interval = ""
+    if judge.low is not None and judge.high is not None:
+        interval = f" (95 % CI {_percent(judge.low)} to {_percent(judge.high)} %)"
+    answers = count_noun(judge.answers, "annotated answer")
+    return f"agrees with people on {_percent(judge.share)} % of {answers}{interval}"
+
+
+def _percent(share: float) -> str:
+    """With a digit where the whole number would say another share."""
+    return format_decimal(100 * share, ".1f").removesuffix(".0")

@@ -43,6 +43,7 @@ from mosaico.items.flipped import (
 )
 from mosaico.items.matrix import ItemMatrix, ItemPairing, pair_items
 from mosaico.kpis.evaluate import KpiValue, PlannedKpi
+from mosaico.kpis.judge_types import PeopleAgreement
 from mosaico.kpis.verdict_types import BaselineSelection, RunVerdict, RunVerdicts
 from mosaico.metrics.metric_gaps import MetricGap
 from mosaico.metrics.registry import provider_for
@@ -87,7 +88,8 @@ class RunPair:
     together, by default what `select_deciders` selects; `peer_runs` and `peer_means` are the runs of other
     agents and their item means. Categories are compared from the one after `categories_after` on. `measured_runs` is how much
     whole runs vary, by series, and `run_sd` what the user states of it. `over_runs` is the evidence of files of earlier runs and
-    the two runs together. `gaps` are the metrics that the candidate has too few values of.
+    the two runs together. `gaps` are the metrics that the candidate has too few values of, `agreements` how far its judges
+    agree with people.
     """
 
     baseline: ComparisonSide
@@ -104,6 +106,7 @@ class RunPair:
     run_sd: float | None = None
     over_runs: Mapping[str, Scan] = field(default_factory=dict)
     gaps: Mapping[str, MetricGap] = field(default_factory=dict)
+    agreements: Mapping[str, PeopleAgreement] = field(default_factory=dict)
 
 
 def compare(pair: RunPair) -> Comparison:
@@ -168,6 +171,7 @@ def _run_comparison(pair: RunPair) -> RunComparison:
         measured_runs=pair.measured_runs,
         run_sd=pair.run_sd,
         gaps=pair.gaps,
+        agreements=pair.agreements,
     )
 
 

@@ -42,7 +42,7 @@ from mosaico.kpis.evaluate import KpiValue
 from mosaico.kpis.queries import get_kpis_of_run
 from mosaico.metrics.metric_gaps import MetricGap, find_gaps
 from mosaico.metrics.registry import column_of, provider_for
-from mosaico.run_store.models import BenchmarkRun
+from mosaico.run_store.models import BenchmarkRun, RunMetricAggregate
 from mosaico.run_store.plan import PlannedMetric, RunPlan
 from mosaico.run_store.queries import get_run, list_run_metrics
 from mosaico.run_store.rules import RunStatus, Validity, require_traces
@@ -149,7 +149,9 @@ def compare_runs(
         candidate = _load_side(session, [runs.candidate])
         kpis = _kpi_values(session, runs.candidate, candidate.plan)
         measured = read_measured_runs(session, runs.candidate.seq)
-        gaps = _find_gaps(session, runs.candidate, candidate)
+        stored_metrics = list_run_metrics(session, runs.candidate.seq)
+        gaps = _find_gaps(stored_metrics, candidate)
+        agreements = {row.metric: row.agreement for row in stored_metrics if row.agreement}
     count_metrics = RunComparison(plan=candidate.plan, kpis=(), baseline=None).count_metrics
     # Outside of the transaction: the texts of all traces are read and summarized again.
     baseline, candidate = (
@@ -161,7 +163,7 @@ def compare_runs(
     )
     pair = RunPair(
         baseline=baseline, candidate=candidate, kpis=kpis, judged=judged, categories_after=categories_after,
-        about=about, measured_runs=measured, run_sd=run_sd, gaps=gaps,
+        about=about, measured_runs=measured, run_sd=run_sd, gaps=gaps, agreements=agreements,
     )  # fmt: skip
     flip_metric = select_flip_metric(pair, metric)
     if flip_metric is None:
@@ -366,9 +368,9 @@ def _kpi_values(session: Session, run: BenchmarkRun, plan: RunPlan) -> list[KpiV
     ]
 
 
-def _find_gaps(session: Session, run: BenchmarkRun, side: ComparisonSide) -> dict[str, MetricGap]:
+def _find_gaps(rows: Sequence[RunMetricAggregate], side: ComparisonSide) -> dict[str, MetricGap]:
     """The metrics that a run has values of too few traces of, by column."""
-    aggregates = {row.metric: aggregate_of(row) for row in list_run_metrics(session, run.seq)}
+    aggregates = {row.metric: aggregate_of(row) for row in rows}
     has_trials = len(side.items.items) < len(side.items.item_index)
     return find_gaps(side.plan.refs, aggregates, side.plan.min_coverage, has_trials=has_trials)
 

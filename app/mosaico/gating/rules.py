@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from mosaico.comparison.change_text import format_limit
 from mosaico.comparison.deciders import REASONS, DecidedBy
+from mosaico.comparison.judge_text import describe_weak_judges
 from mosaico.comparison.run_verdict_text import NOT_COMPARABLE
 from mosaico.comparison.schemas import Comparison
 from mosaico.comparison.whole_run_text import describe_one_look, describe_whole_runs
@@ -154,7 +155,7 @@ class GateResult:
     run is measured differently from the one before. `items` is the number of items that both runs have, None for runs
     that are compared as two samples. `page` is the URL of the page of a run,
     `comparison_page` that of its comparison with the baselines. `remarks` are sentences about how much
-    whole runs vary, and about several looks.
+    whole runs vary, about several looks, and about judges that agree too little with people.
     """
 
     outcome: GateOutcome
@@ -229,10 +230,15 @@ def decide(comparison: Comparison, terms: GateTerms) -> GateResult:
 
 
 def with_remarks(result: GateResult, *, is_file: bool) -> GateResult:
-    """The result with what its reader has to know about samples and whole runs."""
+    """The result with what its reader has to know about samples, whole runs and weak judges."""
     named = {check.name: check.verdict for check in result.checks if check.verdict is not None}
     verdicts = named.values()
-    remarks = [*describe_samples(named), *describe_whole_runs(verdicts, is_file=is_file)]
+    weak_judges = dict.fromkeys(judge for verdict in verdicts for judge in verdict.weak_judges)
+    remarks = [
+        *describe_samples(named),
+        *describe_whole_runs(verdicts, is_file=is_file),
+        *describe_weak_judges(weak_judges),
+    ]
     is_assumed = any(
         # With some runs it is assumed as well, but a history was given.
         (runs := verdict.whole_runs) is not None

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from pydantic import BaseModel, ConfigDict
 
 from mosaico.formula import Reference, compile_formula
+from mosaico.kpis.judge_types import KpiCorrection
 from mosaico.metrics.aggregate import Aggregate
 from mosaico.metrics.metric_gaps import COUNTING_STATISTICS
 from mosaico.metrics.registry import column_of
@@ -34,13 +35,14 @@ class PlannedKpi(BaseModel):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KpiValue:
     """The value of a KPI in a run; None when it is undefined, and only then with a `reason`. `is_incomplete`: a metric
-    of it lacks values of too many traces.
+    of it lacks values of too many traces. `correction` is what annotations made of it.
     """
 
     kpi: PlannedKpi
     value: float | None
     reason: str | None
     is_incomplete: bool = False
+    correction: KpiCorrection | None = None
 
     @property
     def within_thresholds(self) -> bool | None:

@@ -11,16 +11,21 @@ class PeopleAgreement(WireModel):
     """How far the scores of a judge agreed with annotations when a run ended: the `share` of the annotated `answers` that
     both call right, or both wrong, with its 95 % interval.
 
-    The answers are those that the same judge scored, of this run and of earlier ones. `share` is null where nobody
-    annotated one.
+    The answers are those that the same judge scored, of this run and of earlier ones. `share` is null for a `reason`.
     """
 
     metric: Annotated[str, Field(description="The metric that has the scores of the judge.")]
-    share: float | None
+    # A stored document has no empty fields.
+    share: Annotated[
+        float | None, Field(description="Share of the answers on which both say the same.")
+    ] = None
     low: Annotated[float | None, Field(description="Lower end of the interval.")] = None
     high: Annotated[float | None, Field(description="Upper end of the interval.")] = None
     answers: Annotated[int, Field(description="Annotated answers that this judge scored.")]
     items: Annotated[int, Field(description="Their items.")]
+    reason: Annotated[
+        StoredText | None, Field(description="Why the agreement is not known; null where it is.")
+    ] = None
     min_agreement: Annotated[
         float | None, Field(description="What the benchmark requires; null without a requirement.")
     ] = None
@@ -40,9 +45,9 @@ class KpiCorrection(WireModel):
     because it could not be corrected; `remedy` is what to do.
     """
 
-    raw_value: float
-    raw_low: float | None = None
-    raw_high: float | None = None
+    raw_value: Annotated[float, Field(description="Mean of the scores of the judge.")]
+    raw_low: Annotated[float | None, Field(description="Lower end of its interval.")] = None
+    raw_high: Annotated[float | None, Field(description="Upper end of its interval.")] = None
     answers: Annotated[int, Field(description="Annotated answers that this judge scored.")]
     items: Annotated[int, Field(description="Their items.")]
     reason: Annotated[

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mosaico.core.schemas import WireModel
+from mosaico.kpis.judge_types import KpiCorrection
 from mosaico.kpis.series_types import RunsEvidence
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.metrics.types import Direction
@@ -38,6 +39,12 @@ class KpiValueView(WireModel):
     interval_high: float | None
     verdict: ValueVerdict | None
     over_runs: RunsEvidence | None
+    correction: Annotated[
+        KpiCorrection | None,
+        Field(
+            description="What annotations made of the value; null for a KPI that they do not correct."
+        ),
+    ]
     recorded_at: datetime
 
 

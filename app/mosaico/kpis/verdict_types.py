@@ -12,6 +12,7 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 from pydantic import Field
 
 from mosaico.core.schemas import StoredText, WireModel
+from mosaico.kpis.judge_types import PeopleAgreement
 from mosaico.statistics.intervals import Interval
 from mosaico.statistics.verdict_rules import (
     About,
@@ -159,6 +160,18 @@ class ValueVerdict(WireModel):
         JudgedAnswers | None,
         Field(description="What the scores did on equal answers; null without any."),
     ] = None
+    compares_scores: Annotated[
+        bool,
+        Field(
+            description="Whether the numbers are those of the judge alone, because annotations correct the value of the KPI."
+        ),
+    ] = False
+    weak_judges: Annotated[
+        tuple[PeopleAgreement, ...],
+        Field(
+            description="Its judges that agree with people less than the benchmark requires. They change no verdict."
+        ),
+    ] = ()
     method: ChangeMethod | None = None
     gate: bool = False
     notes: tuple[Note, ...] = ()
@@ -258,6 +271,12 @@ class RunVerdict(WireModel):
         tuple[StoredText, ...],
         Field(
             description="Metrics that the run has values of for too few of the items of its baseline."
+        ),
+    ] = ()
+    weak_judges: Annotated[
+        tuple[PeopleAgreement, ...],
+        Field(
+            description="Judges that decide and agree with people less than the benchmark requires."
         ),
     ] = ()
 

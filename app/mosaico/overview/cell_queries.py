@@ -62,14 +62,16 @@ LAST_RUNS = text(
     WHERE number > 0 ORDER BY number
     """
 )
-# One KPI of each of the given runs, with its last values up to this run, oldest first.
+# One KPI of each of the given runs, with its last values up to this run, oldest first: scores of a judge where annotations
+# correct them, because a corrected value moves when somebody annotates an answer.
 HEADLINE_KPIS = text(
     """
     SELECT kpi.run_seq, kpi.kpi_id, kpi.name, kpi.value, kpi.undefined_reason, kpi.unit, kpi.validity,
            kpi.interval_low, kpi.interval_high, kpi.verdict,
            ARRAY(
                SELECT recent.value FROM (
-                   SELECT value, recorded_at, earlier.id FROM kpi_history AS earlier
+                   SELECT COALESCE(CAST(earlier.correction ->> 'rawValue' AS double precision), value) AS value,
+                          recorded_at, earlier.id FROM kpi_history AS earlier
                    JOIN benchmark_runs AS run ON run.seq = earlier.run_seq AND run.has_new_data
                    WHERE earlier.benchmark_id = kpi.benchmark_id AND earlier.agent_id = kpi.agent_id
                      AND earlier.kpi_id = kpi.kpi_id AND earlier.value IS NOT NULL

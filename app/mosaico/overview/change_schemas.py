@@ -85,6 +85,12 @@ class ChangeView(WireModel):
         StoredText | None, Field(description="Name of the KPI whose verdict is that of the run.")
     ]
     explanation: StoredText
+    weak_judges: Annotated[
+        list[StoredText],
+        Field(
+            description="One sentence about each judge of it that agrees too little with people."
+        ),
+    ]
     what_changed: Annotated[
         WhatChanged | None,
         Field(

@@ -15,6 +15,7 @@ from mosaico.alerts.models import OPEN, AlertEvent
 from mosaico.alerts.natural_scale import amount_of_change, value_of_level
 from mosaico.alerts.rules import IncidentResolution
 from mosaico.comparison.change_text import counting_ends
+from mosaico.comparison.judge_text import describe_weak_judges
 from mosaico.core.text import count_noun
 from mosaico.kpis.models import KpiHistory
 from mosaico.kpis.series_types import RunsEvidence
@@ -164,6 +165,7 @@ def _view(group: ChangeGroup, change: Change, sources: _Sources) -> ChangeView:
         others=[_kpi(kpi, run.verdict, sources.baselines) for kpi in kpis if kpi is not main] if has_numbers else [],
         decided_by=deciding.name if deciding else None,
         explanation=rules.explain_run(run, change.outcome),
+        weak_judges=_weak_judges(main, run.verdict) if has_numbers else [],
         what_changed=sources.what_changed.get(run.id),
         incident_ids=list(change.incident_ids),
         assignees=sorted({sources.assignees[id_] for id_ in change.incident_ids if id_ in sources.assignees}),
@@ -176,6 +178,12 @@ def _view(group: ChangeGroup, change: Change, sources: _Sources) -> ChangeView:
         can_retry=run.status in RETRYABLE and run.retry_count < MAX_RETRIES,
         can_undo=change.can_undo,
     )  # fmt: skip
+
+
+def _weak_judges(kpi: KpiHistory | None, run: RunVerdict | None) -> list[str]:
+    """The judges of a KPI, otherwise of the run, that agree too little with people."""
+    verdict = kpi.verdict if kpi else run
+    return describe_weak_judges(verdict.weak_judges) if verdict else []
 
 
 def _judgement(judgement: Judgement | None, keys: Mapping[str, str]) -> ChangeJudgement | None:

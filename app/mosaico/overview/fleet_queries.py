@@ -35,7 +35,9 @@ _PAIRS_PER_STATEMENT: Final = 120
 # The last run with new data of each day and pair: one look-up in an index for each.
 _NIGHTS: Final = text(
     """
-    SELECT pair.number AS pair, day.number AS day, kpi.value, kpi.validity, kpi.verdict ->> 'verdict' AS verdict
+    SELECT pair.number AS pair, day.number AS day,
+           COALESCE(CAST(kpi.correction ->> 'rawValue' AS double precision), kpi.value) AS value,
+           kpi.validity, kpi.verdict ->> 'verdict' AS verdict
     FROM unnest(CAST(:benchmarks AS text[]), CAST(:agents AS text[]), CAST(:kpis AS text[]))
          WITH ORDINALITY AS pair (benchmark_id, agent_id, kpi_id, number)
     CROSS JOIN unnest(CAST(:starts AS timestamptz[]), CAST(:ends AS timestamptz[]))

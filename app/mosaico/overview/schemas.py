@@ -17,7 +17,8 @@ class HeadlineKpi(WireModel):
     """The KPI that stands for a benchmark: its first KPI of the gate, otherwise its first KPI.
 
     `history` are its values in the last valid runs, oldest first, this run included if it is valid. `outcome` is its own
-    verdict: INVALID where too little of it was measured.
+    verdict: INVALID where too little of it was measured. Of a KPI that annotations correct the history has the scores of
+    the judge, which are comparable.
     """
 
     kpi_id: str

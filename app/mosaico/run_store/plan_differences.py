@@ -103,6 +103,7 @@ def _compare(earlier: RunPlan, plan: RunPlan) -> PlanDifferences:
         *_dataset_versions(earlier, plan),
         *(f"{column} is new" for column in sorted(new - added)),
         *(f"the KPI {kpi.name} is new" for kpi in _new_kpis(earlier, plan)),
+        *_kpi_corrections(earlier, plan),
         *conditions,
     ]
     unrepeatable = {change.column for change in changes if not change.is_measurable_again}
@@ -198,6 +199,15 @@ def _kpi_directions(earlier: RunPlan, plan: RunPlan) -> Iterator[str]:
         if before != kpi.direction:
             change = _direction_change(before, kpi.direction)
             yield f"the KPI {kpi.name} is {MEASURED_DIFFERENTLY} ({change})"
+
+
+def _kpi_corrections(earlier: RunPlan, plan: RunPlan) -> Iterator[str]:
+    """No part of the ruler: the scores of the judge, which are compared, stay what they are."""
+    before = {kpi.id: kpi.corrected for kpi in earlier.kpis}
+    for kpi in plan.kpis:
+        if before.get(kpi.id, kpi.corrected) != kpi.corrected:
+            word = "now" if kpi.corrected else "no longer"
+            yield f"the value of the KPI {kpi.name} is {word} corrected by annotations"
 
 
 def _reader_changes(

@@ -20,6 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
+from mosaico.kpis.judge_types import KpiCorrection
 from mosaico.kpis.models import KpiHistory
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.metrics.aggregate import Aggregate
@@ -83,6 +84,7 @@ class PastKpi(NamedTuple):
     direction: str
     unit: str | None
     verdict: ValueVerdict | None
+    correction: KpiCorrection | None
 
 
 class PastMetric(NamedTuple):
@@ -243,6 +245,7 @@ class RunHistory:
             KpiHistory.direction,
             KpiHistory.unit,
             KpiHistory.verdict,
+            KpiHistory.correction,
         ).where(KpiHistory.run_seq.in_(self._seqs), KpiHistory.kpi_id == kpi_id)
         return [PastKpi(*row) for row in self._session.execute(statement)]
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from mosaico.formula import compile_formula
 from mosaico.kpis.evaluate import KpiValue, PlannedKpi
+from mosaico.kpis.judge_types import PeopleAgreement
 from mosaico.kpis.series_types import RunsEvidence
 from mosaico.kpis.verdict_types import RunVerdicts
 from mosaico.metrics.aggregate import Aggregate
@@ -50,7 +51,7 @@ class RunResult:
 
     `aggregates` holds one entry for each metric, by column; `trace_count` counts the traces that
     the source has, including those it did not deliver. `metric_warning` names metrics that cannot read many of the
-    expected texts, `gaps` are the reasons of those, by column, that have values of too few traces. `series` holds the KPIs and metrics over the
+    expected texts, `gaps` are the reasons of those, by column, that have values of too few traces, `agreements` how far judges agree with people. `series` holds the KPIs and metrics over the
     last runs, by `metric_series` and `kpi_series`, with the items of this run; it is empty for an
     invalid run and for one without new data. `night` is the `POSITION` of the run; None: its sequence number. `record` is what its traces say of the agent.
     """
@@ -66,6 +67,7 @@ class RunResult:
     verdicts: RunVerdicts
     metric_warning: str | None = None
     gaps: Mapping[str, str] = field(default_factory=dict)
+    agreements: Mapping[str, PeopleAgreement] = field(default_factory=dict)
     items: ItemIndex | None = None
     series: Mapping[str, SeriesResult] = field(default_factory=dict)
     place: RunPlace = NEWEST

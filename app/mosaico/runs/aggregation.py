@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mosaico.annotations.kpi_corrections import correct_kpis
+from mosaico.annotations.run_judges import measure_judges_of_run
 from mosaico.comparison.baseline_comparison import compare_with_baseline
 from mosaico.comparison.unmeasured_deciders import unmeasured_deciders
 from mosaico.core.interruption import interrupted_by
@@ -62,6 +64,7 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
         run = queries.get_run(session, lease.run_id)
         place, night = find_place(session, run), run.night
     measured = _measure(job, lease, absent)
+    judges = measure_judges_of_run(job, lease.run_id, plan, measured.kpis)
     verdicts, points, record = compare_with_baseline(
         job,
         run_id=lease.run_id,
@@ -70,6 +73,7 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
         kpis=measured.kpis,
         validity=measured.validity,
         gaps=measured.gaps,
+        agreements=judges.agreements,
         has_new_data=place.has_new_data,
         may_wait=may_wait and place.has_new_data,
     )
@@ -79,11 +83,13 @@ def compute_result(job: JobContext, lease: RunLease, *, may_wait: bool = False) 
         if points
         else SeriesResults()
     )
+    corrected = correct_kpis(judges, measured.kpis, verdicts)
     return RunResult(
         run_id=lease.run_id, run_seq=lease.run_seq, plan=plan, fingerprint=lease.fingerprint,
-        trace_count=measured.trace_count, aggregates=measured.aggregates, kpis=measured.kpis,
-        validity=measured.validity, metric_warning=measured.warning, gaps=measured.reasons,
-        verdicts=verdicts, items=judged.items, series=judged.series, place=place, night=night, record=record,
+        trace_count=measured.trace_count, aggregates=measured.aggregates, kpis=corrected.kpis,
+        validity=measured.validity, gaps=measured.reasons, agreements=judges.agreements,
+        metric_warning="; ".join(filter(None, (measured.warning, corrected.warning))) or None,
+        verdicts=corrected.verdicts, items=judged.items, series=judged.series, place=place, night=night, record=record,
     )  # fmt: skip
 
 

@@ -131,6 +131,7 @@ def _metric_rows(result: RunResult) -> Iterator[dict[str, object]]:
             "over_runs": result.evidence_of(metric_series(metric.column)),
             "percentiles": list(aggregate.percentiles) or None,
             "passes": write_passes(aggregate.passes),
+            "agreement": result.agreements.get(metric.column),
             **{name: aggregate.statistic(name) for name in STORED_STATISTICS},
         }
 
@@ -166,5 +167,6 @@ def _kpi_rows(result: RunResult, now: datetime) -> Iterator[KpiHistory]:
             interval_high=interval.high if interval else None,
             verdict=result.verdicts.kpis.get(kpi.id),
             over_runs=result.evidence_of(kpi_series(kpi.id)),
+            correction=value.correction,
             recorded_at=now,
         )

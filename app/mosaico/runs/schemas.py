@@ -8,6 +8,7 @@ from pydantic import Field
 from mosaico.alerts.rules import AlertOutcome, AlertStatus, Judgement
 from mosaico.core.schemas import Identifier, ShortText, StoredText, WireModel
 from mosaico.harness.transcript import Transcript
+from mosaico.kpis.judge_types import PeopleAgreement
 from mosaico.kpis.series_types import RunsEvidence
 from mosaico.kpis.verdict_types import RunVerdict, ValueVerdict
 from mosaico.metrics.types import MetricFailureKind, MetricSkipReason
@@ -301,3 +302,9 @@ class MetricAggregateView(WireModel):
     missing: dict[str, int]
     verdict: ValueVerdict | None
     over_runs: RunsEvidence | None
+    agreement: Annotated[
+        PeopleAgreement | None,
+        Field(
+            description="How far a judge agrees with people; null where the benchmark requires nothing of it."
+        ),
+    ]

@@ -113,6 +113,16 @@ def test_compare_plans__each_difference_is_described_once() -> None:
     assert compare_plans([], now) == PlanDifferences(frozenset(), frozenset(), ())
 
 
+def test_compare_plans__a_correction_is_named_and_no_change_of_the_ruler() -> None:
+    first, *others = plan().kpis
+    corrected = plan(kpis=(first.model_copy(update={"corrected": True}), *others))
+    differences = compare_plans([plan()], corrected)
+    assert (differences.kpis, differences.ruler) == (frozenset(), ())
+    assert ["now corrected" in text for text in differences.descriptions] == [True]
+    assert corrected.fingerprint() == plan().fingerprint()
+    assert "no longer corrected" in compare_plans([corrected], plan()).descriptions[0]
+
+
 def test_ruler__each_change_is_named() -> None:
     higher = metric("JUDGE", "1+model=a", model="a", prompt="p" * 80)
     old = higher.model_copy(update={"direction": Direction.HIGHER_IS_BETTER})

@@ -17,6 +17,7 @@ from mosaico.alerts.rules import (
     RuleSpec,
     ValueSpec,
 )
+from mosaico.comparison.judge_text import describe_weak_judges
 from mosaico.core.text import format_number
 from mosaico.kpis.number_text import format_amount, format_value, format_values, short_value
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
@@ -44,6 +45,24 @@ def evaluate_condition(
     spec: RuleSpec, value_spec: ValueSpec, observation: Observation
 ) -> Assessment:
     """Evaluate the condition of a rule for a valid run."""
+    assessment = _evaluate(spec, value_spec, observation)
+    weak_judges = observation.verdict.weak_judges if observation.verdict else ()
+    if not weak_judges:
+        return assessment
+    details = assessment.details.model_copy(update={"weak_judges": weak_judges})
+    return name_weak_judges(replace(assessment, details=details))
+
+
+def name_weak_judges(assessment: Assessment) -> Assessment:
+    """The assessment, whose explanation names the judges of the value that agree too little with people."""
+    explanation = assessment.explanation
+    for sentence in describe_weak_judges(assessment.details.weak_judges):
+        if sentence not in explanation:
+            explanation = f"{explanation} {sentence}"
+    return replace(assessment, explanation=explanation)
+
+
+def _evaluate(spec: RuleSpec, value_spec: ValueSpec, observation: Observation) -> Assessment:
     value = observation.value
     if value is None:
         reason = observation.reason or "it was not computed"
@@ -62,7 +81,8 @@ def evaluate_condition(
     assert spec.threshold is not None, "checked when the rule was saved"
     if spec.condition.uses_history:
         return _assess_percentage(spec, value_spec, observation, value, abs(spec.threshold))
-    return _assess_threshold(spec, value_spec, value, spec.threshold)
+    absolute = value if observation.corrected is None else observation.corrected
+    return _assess_threshold(spec, value_spec, absolute, spec.threshold)
 
 
 def assess_evidence(value_spec: ValueSpec, alone: Assessment, evidence: RunsEvidence) -> Assessment:
@@ -76,7 +96,7 @@ def assess_evidence(value_spec: ValueSpec, alone: Assessment, evidence: RunsEvid
         return replace(alone, outcome=outcome, explanation=REFERENCE_LOST, details=details)
     if evidence.reference_level is None or evidence.level is None or evidence.effect is None:
         return replace(alone, outcome=outcome, details=details)
-    return replace(
+    assessment = replace(
         alone,
         outcome=outcome,
         baseline=_value_of(evidence.reference_level, value_spec, evidence),
@@ -84,6 +104,7 @@ def assess_evidence(value_spec: ValueSpec, alone: Assessment, evidence: RunsEvid
         explanation=explain_evidence(value_spec, alone.value, evidence),
         details=details,
     )
+    return name_weak_judges(assessment)
 
 
 def _detectable_by_next_run(evidence: RunsEvidence, value_spec: ValueSpec) -> float | None:

@@ -52,7 +52,7 @@ class MeasurementHistory:
                     value=value.value,
                     reason=value.undefined_reason,
                     aggregates=self._history.aggregates_of_run(value.run_seq),
-                ),
+                ).with_correction(value.value, value.correction),
                 verdict=value.verdict,
             )
             for value in values

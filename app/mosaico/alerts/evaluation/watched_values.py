@@ -12,6 +12,7 @@ from mosaico.core.errors import AppError
 from mosaico.formula import Reference, compile_formula, read_reference
 from mosaico.formula.bounds import Bounds, bounds_of
 from mosaico.kpis.evaluate import KpiValue
+from mosaico.kpis.judge_types import KpiCorrection
 from mosaico.kpis.number_text import DIMENSIONLESS_UNITS
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.metrics.aggregate import Aggregate
@@ -49,14 +50,24 @@ class RuleTarget(NamedTuple):
 class Measurement:
     """The watched value in one run. `point` is None when the run has no value, for `reason`;
     `resolution` is how far one changed trace moves the value; `verdict` compares it with the
-    baseline of that run.
+    baseline of that run. `corrected` is the value of a KPI that annotations correct, of which `point` is the mean of the
+    scores.
     """
 
     spec: ValueSpec
     point: RunPoint | None
+    corrected: float | None = None
     reason: str | None = None
     resolution: float = 0.0
     verdict: ValueVerdict | None = None
+
+    def with_correction(
+        self, value: float | None, correction: KpiCorrection | None
+    ) -> "Measurement":
+        """The measurement of a KPI with its value, if annotations correct it."""
+        if correction is None or correction.reason is not None:
+            return self
+        return replace(self, corrected=value)
 
 
 def measure(target: RuleTarget, result: RunResult) -> Measurement | None:
@@ -79,7 +90,7 @@ def measure(target: RuleTarget, result: RunResult) -> Measurement | None:
 
 def _measure_kpi_value(value: KpiValue, aggregates: Mapping[str, Aggregate]) -> Measurement:
     kpi = value.kpi
-    return measure_kpi(
+    measurement = measure_kpi(
         name=kpi.name,
         direction=kpi.direction,
         unit=kpi.unit,
@@ -88,6 +99,7 @@ def _measure_kpi_value(value: KpiValue, aggregates: Mapping[str, Aggregate]) -> 
         reason=value.reason,
         aggregates=aggregates,
     )
+    return measurement.with_correction(value.value, value.correction)
 
 
 def measure_metric(reference: Reference, aggregate: Aggregate) -> Measurement:
@@ -170,6 +182,7 @@ def observe(
     )
     return Observation(
         value=measurement.point.value if measurement.point else None,
+        corrected=measurement.corrected,
         reason=measurement.reason,
         history=list(newest)[::-1],
         resolution=measurement.resolution,

@@ -23,6 +23,7 @@ from mosaico.benchmarks.models import Benchmark
 from mosaico.comparison.baselines import is_pinned
 from mosaico.comparison.change_text import change_bar, counting_ends, describe_change, format_amount
 from mosaico.comparison.change_view import explain_missing_changes, view_changes
+from mosaico.comparison.judge_text import describe_agreement
 from mosaico.comparison.verdict_text import describe_runs_evidence
 from mosaico.core.keyset import PageQuery, find_whole_list
 from mosaico.core.resources import Resources
@@ -203,6 +204,8 @@ def _kpi_row(kpi: KpiHistory, limits: Mapping[Scale | None, float]) -> dict[str,
         "bar": _bar(kpi.name, verdict, limits),
         "verdict": outcome_of_kpi(kpi).verdict,
         "over_runs": describe_runs_evidence(kpi.over_runs) if kpi.over_runs else None,
+        "correction": kpi.correction and kpi.correction.explanation,
+        "by_judge": verdict is not None and verdict.compares_scores,
     }
 
 
@@ -270,6 +273,7 @@ def _metric_row(metric: RunMetricAggregate) -> dict[str, Any]:
         "missing": missing,
         "verdict": metric.verdict.verdict if metric.verdict else None,
         "not_compared": metric.verdict.reason if metric.verdict else None,
+        "agreement": metric.agreement and describe_agreement(metric.agreement),
     }
 
 
