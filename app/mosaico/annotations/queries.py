@@ -170,6 +170,15 @@ def list_newest(
     return list(session.scalars(newest.limit(limit)))
 
 
+def list_wrong_expected(session: Session, benchmark_id: str, limit: int) -> list[Annotation]:
+    """The newest annotations of a benchmark that call an expected answer wrong."""
+    statement = select(Annotation).where(
+        Annotation.benchmark_id == benchmark_id, Annotation.expected_is_wrong
+    )
+    newest = statement.order_by(Annotation.created_at.desc(), Annotation.id.desc())
+    return list(session.scalars(newest.limit(limit)))
+
+
 def list_of_answer(session: Session, run_id: str, trace_id: str) -> list[Annotation]:
     """What all annotators say of one answer of a run, the newest judgement first."""
     statement = select(Annotation).where(

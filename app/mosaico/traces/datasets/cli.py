@@ -10,7 +10,7 @@ import typer
 from mosaico.core.console.api_client import ApiClient
 from mosaico.core.console.files import open_input, write_text
 from mosaico.core.console.resource import Limit
-from mosaico.core.console.service import open_api
+from mosaico.core.console.service import complete_ids, open_api
 from mosaico.core.console.table import (
     JSON,
     Column,
@@ -18,6 +18,8 @@ from mosaico.core.console.table import (
     print_change,
     print_link,
     print_page,
+    print_table,
+    tabulate,
     time_field,
 )
 from mosaico.core.console.terminal import (
@@ -27,10 +29,13 @@ from mosaico.core.console.terminal import (
     WrongUsage,
     Yes,
     confirm,
+    print_json,
     print_result,
+    print_status,
 )
 from mosaico.core.errors import NotFound
 from mosaico.core.web.page_paths import path_of
+from mosaico.traces.datasets.health_text import FINDING_COLUMNS, describe_health, list_findings
 from mosaico.traces.files.options import InputOptions, open_reader
 
 PATH = "/datasets"
@@ -255,6 +260,29 @@ def add_trace(
         result = api.post(f"{source}/dataset-items", body)
         pages_url = api.pages_url
     _print_edit(result, pages_url, output)
+
+
+@cli.command("health")
+def show_health(
+    *,
+    benchmark: Annotated[
+        str, typer.Argument(metavar="BENCHMARK", autocompletion=complete_ids("/benchmarks"))
+    ],
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Show what is wrong with the items of the dataset of a benchmark: those that never vary, that flip while the agent
+    stays the same, that are there twice, or whose expected answer annotators call wrong; and the size for a smaller drop.
+    """
+    with open_api() as api:
+        path = f"/benchmarks{path_of(api.full_id('/benchmarks', benchmark))}/dataset-health"
+        health, address = api.get(path), f"{api.pages_url}{path}"
+    if output is OutputFormat.JSON:
+        print_json(health)
+    else:
+        print_table(tabulate(list_findings(health), FINDING_COLUMNS))
+        for sentence in describe_health(health):
+            print_status(sentence)
+    print_link(address, output)
 
 
 def _find(api: ApiClient, name: str) -> JSON:
