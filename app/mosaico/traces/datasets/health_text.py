@@ -47,7 +47,7 @@ def describe_health(health: JSON) -> Iterator[str]:
     yield (
         f"{format_cell(health['metric'])} in {count_noun(health['runs'], 'run')} of"
         f" {count_noun(health['agents'], 'agent')}: {health['constantWrong']} always wrong,"
-        f" {health['constantRight']} always right (in five runs or more), {health['flipping']} flip."
+        f" {health['constantRight']} always right (in five runs or more), {health['flipping']} with flips."
     )
     if health["unrecordedPairs"]:
         yield (
