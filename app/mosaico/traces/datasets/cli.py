@@ -331,7 +331,7 @@ def _read_kept(api: ApiClient, dataset: JSON, item_id: str, expected: str | None
 
 def _read_lines(file: Path, options: InputOptions) -> Iterable[bytes]:
     """The items of a file as the service reads them: an export as it is, of any other file what its columns say."""
-    from mosaico.traces.datasets.items_file import is_export, read_items_file, write_items
+    from mosaico.traces.datasets.items_file import is_export, read_items_file, write_partial_items
     from mosaico.traces.execution.items import items_of
 
     with open_input(file) as source:
@@ -339,11 +339,11 @@ def _read_lines(file: Path, options: InputOptions) -> Iterable[bytes]:
     if is_export(content.partition(b"\n")[0]):
         return [content]
     if str(file) == "-":
-        items = read_items_file("stdin", BytesIO(content))
+        items = read_items_file("stdin", BytesIO(content)).items
     else:
         with open_reader(options).open_items(file) as traces:
             items = items_of(traces, str(file))
-    return [line.encode() for line in write_items(items, "jsonl")]
+    return [line.encode() for line in write_partial_items(items)]
 
 
 def _print_edit(result: JSON, pages_url: str, output: OutputFormat) -> None:

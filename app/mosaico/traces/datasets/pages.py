@@ -138,10 +138,11 @@ def _import(request: Request, res: Resources, form: FormData) -> Response:
     if not isinstance(file, UploadFile) or not file.filename:
         raise Invalid("the file is missing; choose a file of items")
     with messages_for(UserInterface.UPLOAD_FORM):
-        items = read_items_file(file.filename, file.file)
+        read = read_items_file(file.filename, file.file)
     edit = ItemEdit(
         base_version=checked.body.base_version,
-        items=items,
+        items=read.items,
+        partial_ids=read.partial_ids,
         replaces_all="replace" in form,
         note=checked.body.note,
     )

@@ -82,11 +82,13 @@ class EditResult(WireModel):
 
 
 class ItemOrigin(WireModel):
-    """The trace that an item was made from."""
+    """The trace that an item was made from; `itemId` and `dataset` are those of the trace, as far as is known."""
 
     run_id: str | None = None
     upload_id: str | None = None
     trace_id: str
+    item_id: StoredText | None = None
+    dataset: StoredText | None = None
 
 
 class DatasetItemStateView(WireModel):
