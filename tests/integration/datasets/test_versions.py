@@ -1,7 +1,9 @@
 """Datasets whose items live here: versions, edits against a version, files, and what runs test."""
 
+import csv
 import dataclasses
 import json
+from io import StringIO
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -218,6 +220,29 @@ def test_run__gets_expected_answers_of_the_version_and_names_it(service: Service
     assert "1 trace of retired items is left out" in warning
     # Two of three items: less than the default of minCoverage.
     assert run["validity"] == "INVALID"
+
+
+def test_runs__are_filtered_by_the_version_and_their_tables_have_it(service: Service) -> None:
+    service.create_agent()
+    service.create_benchmark(
+        metrics=["ACCURACY"], measures=[{"name": "acc", "formula": "ACCURACY"}]
+    )
+    dataset = create_dataset(service, item(0, "right"))
+    runs = []
+    for version in (1, 2):
+        service.upload([pair(0, None, f"answer {version}")], run_name=f"night-{version}")
+        runs.append(service.complete_run(runName=f"night-{version}")["id"])
+        if version == 1:
+            edit(service, dataset, 1, items=[item(0, "left")])
+    listed = service.list_items("/benchmark-runs", datasetName="support", datasetVersion=2)
+    assert [run["id"] for run in listed] == runs[1:]
+    assert service.list_items("/benchmark-runs", datasetName="other") == []
+    for table in ("benchmark-runs", "kpi-history"):
+        text = service.client.get(f"/api/v1/{table}.csv").text
+        rows = {row["runId"]: row for row in csv.DictReader(StringIO(text))}
+        assert [(rows[run]["datasetName"], rows[run]["datasetVersion"]) for run in runs] == [
+            ("support", "1"), ("support", "2"),
+        ]  # fmt: skip
 
 
 def test_run__what_an_upload_says_itself_counts_and_a_contradiction_is_said(

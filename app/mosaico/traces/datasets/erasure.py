@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import ColumnElement, select, tuple_, update
+from sqlalchemy import ColumnElement, and_, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from mosaico.core.batches import batched
@@ -34,11 +34,14 @@ class ErasedItem:
         of_item: ColumnElement[bool] = DatasetItemState.item_id == self.item_id
         made_of: ColumnElement[bool] = DatasetItemState.origin["item_id"].astext == self.item_id
         if self.dataset is None:
-            return of_item | made_of
+            return or_(of_item, made_of)
         named = select(Dataset.id).where(Dataset.name == self.dataset)
-        is_of_dataset = DatasetItemState.origin["dataset"].astext == self.dataset
-        in_dataset: ColumnElement[bool] = of_item & DatasetItemState.dataset_id.in_(named)
-        return in_dataset | (made_of & is_of_dataset)
+        is_of_dataset: ColumnElement[bool] = (
+            DatasetItemState.origin["dataset"].astext == self.dataset
+        )
+        return or_(
+            and_(of_item, DatasetItemState.dataset_id.in_(named)), and_(made_of, is_of_dataset)
+        )
 
 
 def list_datasets_with(session: Session, item_id: str) -> list[str]:

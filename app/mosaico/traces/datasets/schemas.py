@@ -88,7 +88,9 @@ class ItemOrigin(WireModel):
     upload_id: str | None = None
     trace_id: str
     item_id: StoredText | None = None
-    dataset: StoredText | None = None
+    dataset: Annotated[
+        StoredText | None, Field(description="Dataset of the run or the upload that has the trace.")
+    ] = None
 
 
 class DatasetItemStateView(WireModel):
