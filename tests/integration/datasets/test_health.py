@@ -84,13 +84,13 @@ def test_health__has_the_items_and_trials_of_smaller_drops_as_the_power_estimate
     drops = [size["drop"] for size in detectable["needed"]]
     assert drops == sorted(drops, reverse=True)
     assert 0 < max(drops) < detectable["drop"]
-    assert detectable["needed"][0]["items"]
+    assert detectable["needed"][0]["itemsNeeded"]
     for size in detectable["needed"]:
         [estimate] = service.post("/benchmarks/bench-001/power", {"drop": size["drop"]})["items"]
         # Null where whole runs vary too much.
-        assert size["items"] == estimate["itemsNeeded"]
-        assert size["items"] is None or size["items"] > ITEMS
-        assert size["trials"] == estimate["trialsNeeded"]
+        assert size["itemsNeeded"] == estimate["itemsNeeded"]
+        assert size["itemsNeeded"] is None or size["itemsNeeded"] > ITEMS
+        assert size["trialsNeeded"] == estimate["trialsNeeded"]
         assert estimate["minDetectableEffect"] == detectable["drop"]
 
 

@@ -210,7 +210,7 @@ def _describe_power(views: Sequence[PowerView]) -> DetectableDrop:
         drop=effect,
         explanation=now.explanation,
         needed=[
-            NeededSize(drop=drop, items=view.items_needed, trials=view.trials_needed)
+            NeededSize(drop=drop, items_needed=view.items_needed, trials_needed=view.trials_needed)
             for drop, view in zip(choose_drops(now), smaller, strict=True)
         ],
     )

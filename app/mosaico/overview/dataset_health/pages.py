@@ -38,7 +38,7 @@ def show_dataset_health(
     page = path_of("benchmarks", benchmark_id)
     return render_page(
         request, "dataset_health.html", title=f"Health of {benchmark.dataset_ref or 'no dataset'}",
-        nav="/benchmarks", api=f"{page}/dataset-health", api_parts={"power": f"{page}/power"},
+        nav="/benchmarks", api=f"{page}/dataset-health",
         steps=(Crumb("Benchmarks", "/benchmarks"), Crumb(benchmark.display_name, page)),
         health=health, address=page, lives_elsewhere=lives_elsewhere, source_url=source_url,
     )  # fmt: skip

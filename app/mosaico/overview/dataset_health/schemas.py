@@ -40,8 +40,8 @@ class NeededSize(WireModel):
     """What detects a smaller drop: so many items, or so many trials of the items there are. Null: no number is enough."""
 
     drop: Annotated[float, Field(description="Drop of the metric.")]
-    items: Annotated[int | None, Field(description="Items that are needed with these trials.")]
-    trials: Annotated[int | None, Field(description="Trials that are needed of these items.")]
+    items_needed: int | None
+    trials_needed: int | None
 
 
 class DetectableDrop(WireModel):

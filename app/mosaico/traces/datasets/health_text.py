@@ -58,7 +58,7 @@ def describe_health(health: JSON) -> Iterator[str]:
     for size in health["detectable"]["needed"]:
         needed = " or ".join(
             count_noun(size[name], noun)
-            for name, noun in (("items", "item"), ("trials", "trial"))
+            for name, noun in (("itemsNeeded", "item"), ("trialsNeeded", "trial"))
             if size[name]
         )
         yield f"A drop of {size['drop']:g} needs {needed or 'several runs on each side, because whole runs vary'}."
