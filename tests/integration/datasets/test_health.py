@@ -64,7 +64,7 @@ def test_health__names_constant_flipping_and_equal_items_with_what_it_rests_on(
     assert (health["datasetId"], health["metric"], health["reason"]) == (
         dataset["id"], "EXACT_MATCH", None,
     )  # fmt: skip
-    assert (health["items"], health["runs"], health["agents"]) == (ITEMS, NIGHTS, 1)
+    assert (health["itemCount"], health["runs"], health["agents"]) == (ITEMS, NIGHTS, 1)
     assert (health["constantWrong"], health["constantRight"]) == (1, ITEMS - 2)
     assert health["constantItems"][0] == {
         "itemId": "i-0", "value": 0, "isRight": False, "runs": NIGHTS, "agents": 1,
@@ -135,7 +135,7 @@ def test_health__without_a_run_finds_equal_questions_and_says_what_is_missing(
     create_items(service)
     health = health_of(service)
     assert "start one" in health["reason"]
-    assert (health["duplicates"], health["contradictions"], health["items"]) == (1, 1, ITEMS)
+    assert (health["duplicates"], health["contradictions"], health["itemCount"]) == (1, 1, ITEMS)
     assert health["constantItems"] == []
     assert health["detectable"] is None
 

@@ -119,7 +119,7 @@ def _measure_questions(session: Session, subject: _Subject) -> dict[str, Any]:
         asked = iter_run_items(session, subject.run)
     same = find_same_questions(asked)
     return {
-        "items": same.items,
+        "item_count": same.items,
         "is_cut": same.items == MAX_ASKED,
         "duplicates": len(same.duplicates),
         "duplicate_items": same.duplicates[:MAX_LISTED],

@@ -71,7 +71,7 @@ class DatasetHealth(WireModel):
     run_id: str | None = Field(description="The newest valid run.")
     metric: StoredText | None = Field(default=None, description="What says right or wrong.")
     reason: StoredText | None = None
-    items: int = Field(description="Items whose questions were read.")
+    item_count: int = Field(description="Items whose questions were read.")
     is_cut: bool = Field(description="Whether there are more items than were read.")
     runs: int = Field(default=0, description="Runs whose values were read.")
     agents: int = Field(default=0, description="Their agents.")
