@@ -40,6 +40,8 @@ from mosaico.notifications.router import inbox_router as notifications
 from mosaico.overview.annotation_pages import router as annotation_pages
 from mosaico.overview.annotation_router import other_router as annotation_queues
 from mosaico.overview.annotation_router import router as annotations
+from mosaico.overview.dataset_health.pages import router as dataset_health_page
+from mosaico.overview.dataset_health.router import router as dataset_health
 from mosaico.overview.dataset_pages import router as dataset_pages
 from mosaico.overview.fleet_pages import router as fleet_page
 from mosaico.overview.formula_pages import router as formula_page
@@ -109,6 +111,7 @@ ROUTERS: tuple[Router, ...] = (
     agent_versions,
     benchmarks,
     baselines,
+    dataset_health,
     run_pictures,
     run_table,
     schedule_configs,
@@ -163,6 +166,7 @@ PAGES: tuple[Router, ...] = (
     benchmark_forms,
     power_page,
     benchmark_dataset_page,
+    dataset_health_page,
     estimate_page,
     schedule_pages,
     alert_page,

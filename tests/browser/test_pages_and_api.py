@@ -27,6 +27,7 @@ from mosaico.triggers.models import TriggerEvent
 from tests.browser.identities import list_names
 from tests.support.described_api import api_document
 from tests.support.every_page import (
+    EXAMPLES,
     QUERIES,
     fill_path,
     iter_page_routes,
@@ -294,9 +295,11 @@ def test_every_operation__is_on_a_page_or_is_of_programs(rows: Service) -> None:
 
 
 def write_other_states(service: Service) -> list[str]:
-    """A disabled endpoint, one that signs, a pinned run, a judged incident, a read message, and a secret of each kind;
-    returns the pages that show them.
+    """A disabled endpoint, one that signs, a pinned run, a judged incident, a read message, an answer that the reader judged,
+    and a secret of each kind; returns the pages that show them.
     """
+    judged = {"traceId": EXAMPLES["traceId"], "judgement": "right"}
+    service.post(f"/benchmark-runs/{EXAMPLES['runId']}/annotations", judged)
     service.post("/incidents/alert-0/acknowledge")
     service.put("/benchmarks/support/baseline", {"runId": "run-billing-support-1"})
     target = {"channel": "WEBHOOK", "recipient": "https://a.example/b"}

@@ -115,6 +115,7 @@ OPEN_TEXTS = {
     "JudgeMeasure.reason": "a sentence",
     "CorrectedMeanView.reason": "a sentence",
     "JudgeView.reason": "a sentence",
+    "DatasetHealth.reason": "a sentence",
     "AgentSource.kind": "a trace source, also one of a plugin",
     "AgentSourceView.kind": "a trace source, also one of a plugin",
     "AuditEntryView.action": "an operation ID",

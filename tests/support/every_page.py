@@ -63,7 +63,7 @@ QUERIES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "/compare": f"base={BASE}&run={RUN}",
         "/runs/{runId}/items": f"item=case-000&base={BASE}",
-        "/runs/{runId}/annotate": "queue=flipped&at=2&last=annotation-0",
+        "/runs/{runId}/annotate": "queue=flipped&at=2",
         "/benchmarks/{benchmarkId}/kpis/{kpi}": "agent=billing",
         "/alerts/{ruleId}": "days=90&agent=billing",
         "/new/alert-rule": "benchmark=support",

@@ -38,6 +38,11 @@ def list_judges(
 
 def newest_run(session: Session, benchmark_id: str) -> BenchmarkRun | None:
     """The newest completed run of a benchmark that has its traces."""
+    return next(iter(list_newest_runs(session, benchmark_id, 1)), None)
+
+
+def list_newest_runs(session: Session, benchmark_id: str, limit: int) -> list[BenchmarkRun]:
+    """The newest completed runs of a benchmark that have their traces, newest first."""
     newest = (
         select(BenchmarkRun)
         .where(
@@ -47,7 +52,7 @@ def newest_run(session: Session, benchmark_id: str) -> BenchmarkRun | None:
         )
         .order_by(BenchmarkRun.created_at.desc(), BenchmarkRun.id.desc())
     )
-    return session.scalar(newest.limit(1))
+    return list(session.scalars(newest.limit(limit)))
 
 
 def _measure_judges(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
 
 from mosaico.access.queries import list_caller_names
@@ -104,15 +104,14 @@ def find_own_annotation(
 
 
 def read_own_judgements(
-    session: Session, run_id: str, trace_ids: Sequence[str], annotator: str
-) -> dict[str, AnswerJudgement]:
-    """What somebody says of some answers of a run, by the IDs of their traces."""
-    statement = select(Annotation.trace_id, Annotation.judgement).where(
-        Annotation.run_id == run_id,
-        Annotation.annotator == annotator,
-        Annotation.trace_id.in_(trace_ids),
+    session: Session, answers: Sequence[tuple[str, str]], annotator: str
+) -> dict[tuple[str, str], AnswerJudgement]:
+    """What somebody says of some answers, by their run and their trace."""
+    answer = (Annotation.run_id, Annotation.trace_id)
+    statement = select(*answer, Annotation.judgement).where(
+        Annotation.annotator == annotator, tuple_(*answer).in_(answers)
     )
-    return {row.trace_id: AnswerJudgement(row.judgement) for row in session.execute(statement)}
+    return {(row[0], row[1]): AnswerJudgement(row[2]) for row in session.execute(statement)}
 
 
 def count_annotated(session: Session, run_id: str) -> AnnotationCounts:
@@ -165,6 +164,15 @@ def list_newest(
             (Annotation.run_id, one_value(run_id)),
             (Annotation.benchmark_id, one_value(benchmark_id)),
         )
+    )
+    newest = statement.order_by(Annotation.created_at.desc(), Annotation.id.desc())
+    return list(session.scalars(newest.limit(limit)))
+
+
+def list_wrong_expected(session: Session, benchmark_id: str, limit: int) -> list[Annotation]:
+    """The newest annotations of a benchmark that call an expected answer wrong."""
+    statement = select(Annotation).where(
+        Annotation.benchmark_id == benchmark_id, Annotation.expected_is_wrong
     )
     newest = statement.order_by(Annotation.created_at.desc(), Annotation.id.desc())
     return list(session.scalars(newest.limit(limit)))

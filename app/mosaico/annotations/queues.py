@@ -16,34 +16,31 @@ from mosaico.annotations.schemas import (
     QueueFilter,
     QueueKind,
 )
-from mosaico.comparison.answer_schemas import AnswerFilter
 from mosaico.comparison.comparison_rules import spec_of
-from mosaico.comparison.run_answers import find_baseline_run, load_answers
+from mosaico.comparison.flipped_answers import list_flipped_answers
+from mosaico.comparison.run_answers import find_baseline_run
 from mosaico.core.errors import AppError, Invalid
 from mosaico.metrics.judgements import judgement_of
 from mosaico.metrics.types import Direction
 from mosaico.run_store.deciding_metric import RIGHT_FROM
 from mosaico.run_store.models import BenchmarkRun, TraceResult
+from mosaico.run_store.rules import RunStatus
 from mosaico.traces.models import CollectedTrace
 
 NO_BASELINE: Final = "the run was not compared with a baseline that still has its traces"
 NOTHING_FLIPPED: Final = "no item of the run fell or rose by half or more"
 NO_TRACES: Final = "the run has no traces"
 ALL_ANNOTATED: Final = "you have annotated every answer of the run"
+_OF_NIGHTS: Final = (QueueKind.SAMPLE, QueueKind.NEW)
 ONE_JUDGE: Final = "the run has no judge beside another metric with a worst and a best value: name two such metrics"
-MAX_FLIPPED: Final = 16
 
 
 class _Answer(NamedTuple):
-    """An answer of a queue by its trace and its item."""
+    """An answer of a queue by its run, its trace and its item."""
 
+    run_id: str
     trace_id: str
     item_id: str
-
-
-# What flipped, by run and baseline: both have ended, so that it stays the same. To read it takes up to a second, and each
-# answer that is judged shows the queue again.
-_FLIPPED: Final[dict[tuple[str, str], list[_Answer]]] = {}
 
 
 class RatedMetric(NamedTuple):
@@ -75,20 +72,18 @@ def load_queue(
 ) -> AnnotationQueueView:
     """The answers of a queue, and what the annotator says of them.
 
-    Raises: `Invalid` for a metric that the run does not have, `TooManyAnswers` for the flipped items of a run of more
-    than 5,000 traces.
+    Raises: `Invalid` for a metric that the run does not have, and for several nights of a queue of one.
     """
+    if queue_filter.nights > 1 and queue_filter.queue not in _OF_NIGHTS:
+        raise Invalid(
+            f"the queue {queue_filter.queue.value!r} is of one run; leave `nights` away, or choose 'sample' or 'new'"
+        )
     queued = _QUEUES[queue_filter.queue](_QueueReader(session, run, queue_filter, annotator))
-    trace_ids = [answer.trace_id for answer in queued.answers]
-    own = read_own_judgements(session, run.id, trace_ids, annotator)
+    own = read_own_judgements(session, [answer[:2] for answer in queued.answers], annotator)
     first, second = queued.metrics
     return AnnotationQueueView(
         items=[
-            QueuedAnswer(
-                trace_id=answer.trace_id,
-                item_id=answer.item_id,
-                judgement=own.get(answer.trace_id),
-            )
+            QueuedAnswer(**answer._asdict(), judgement=own.get(answer[:2]))
             for answer in queued.answers
         ],
         annotated=len(own),
@@ -111,10 +106,8 @@ class _QueueReader(NamedTuple):
         baseline = find_baseline_run(self.session, self.run)
         if baseline is None:
             return _Answers([], NO_BASELINE)
-        return _Answers(
-            _read_flipped(self.session, self.run, baseline)[: self.queue_filter.size],
-            NOTHING_FLIPPED,
-        )
+        flipped = list_flipped_answers(self.session, self.run, baseline, self.queue_filter.size)
+        return _Answers([_Answer(self.run.id, *answer) for answer in flipped], NOTHING_FLIPPED)
 
     def draw_sample(self) -> _Answers:
         """A random sample; its name is the seed."""
@@ -123,7 +116,7 @@ class _QueueReader(NamedTuple):
     def list_new(self) -> _Answers:
         """A random sample of what the annotator had not judged before a time."""
         own = exists().where(
-            Annotation.run_id == self.run.id,
+            Annotation.run_id == BenchmarkRun.id,
             Annotation.trace_id == CollectedTrace.trace_id,
             Annotation.annotator == self.annotator,
         )
@@ -132,15 +125,37 @@ class _QueueReader(NamedTuple):
         return _Answers(self._draw(~own), ALL_ANNOTATED)
 
     def _draw(self, *conditions: ColumnElement[bool]) -> list[_Answer]:
-        # A digest of name and trace is the same on every day and in every version of Postgres.
-        order = func.md5(func.concat(self.queue_filter.name, "\n", CollectedTrace.trace_id))
+        # A digest of name and trace is the same on every day and in every version of Postgres. The traces of another
+        # night may have the same IDs.
+        seed = [self.queue_filter.name, "\n", CollectedTrace.trace_id]
+        seed += ["\n", BenchmarkRun.id] if self.queue_filter.nights > 1 else []
         statement = (
-            select(CollectedTrace.trace_id, CollectedTrace.item_id)
-            .where(CollectedTrace.collection_id == self.run.collection_id, *conditions)
-            .order_by(order, CollectedTrace.position)
+            select(BenchmarkRun.id, CollectedTrace.trace_id, CollectedTrace.item_id)
+            .join(CollectedTrace, CollectedTrace.collection_id == BenchmarkRun.collection_id)
+            .where(BenchmarkRun.seq.in_(self._list_nights()), *conditions)
+            .order_by(func.md5(func.concat(*seed)), BenchmarkRun.seq, CollectedTrace.position)
             .limit(self.queue_filter.size)
         )
         return [_Answer(*row) for row in self.session.execute(statement)]
+
+    def _list_nights(self) -> list[int]:
+        """The run, and the runs of its agent before it that have their traces and new ones."""
+        run, more = self.run, self.queue_filter.nights - 1
+        earlier = (
+            select(BenchmarkRun.seq)
+            .where(
+                BenchmarkRun.benchmark_id == run.benchmark_id,
+                BenchmarkRun.agent_id == run.agent_id,
+                BenchmarkRun.seq < run.seq,
+                BenchmarkRun.status == RunStatus.COMPLETED,
+                BenchmarkRun.purged_at.is_(None),
+                BenchmarkRun.rescore_of.is_(None),
+                BenchmarkRun.same_data_as.is_(None),
+            )
+            .order_by(BenchmarkRun.seq.desc())
+            .limit(more)
+        )
+        return [run.seq, *(self.session.scalars(earlier) if more else ())]
 
     def list_disagreements(self) -> _Answers:
         """Answers that are right by one metric and wrong by another one."""
@@ -165,24 +180,8 @@ class _QueueReader(NamedTuple):
             .order_by(func.abs(first - second).desc(), CollectedTrace.position)
             .limit(self.queue_filter.size)
         )
-        answers = [_Answer(*row) for row in self.session.execute(statement)]
+        answers = [_Answer(self.run.id, *row) for row in self.session.execute(statement)]
         return _Answers(answers, f"{chosen[0]} and {chosen[1]} call the same answers right", chosen)
-
-
-def _read_flipped(session: Session, run: BenchmarkRun, baseline: BenchmarkRun) -> list[_Answer]:
-    key = (run.id, baseline.id)
-    flipped = _FLIPPED.get(key)
-    if flipped is None:
-        answers = load_answers(session, run, baseline, AnswerFilter())
-        flipped = [
-            _Answer(item.worst(item.now).trace_id, item.item_id)
-            for item in answers.selected
-            if item.is_flipped
-        ]
-        if len(_FLIPPED) >= MAX_FLIPPED:
-            _FLIPPED.clear()
-        _FLIPPED[key] = flipped
-    return flipped
 
 
 def list_rated_metrics(run: BenchmarkRun) -> dict[str, RatedMetric]:

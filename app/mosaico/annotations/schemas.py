@@ -13,6 +13,7 @@ MAX_NOTE_CHARS = 2_000
 # Of a trace and an item, which have the IDs that their source gave them.
 MAX_ID_CHARS = 1_000
 MAX_QUEUE = 200
+MAX_NIGHTS = 30
 
 
 class AnswerJudgement(StrEnum):
@@ -123,6 +124,13 @@ class QueueFilter(ListFilter):
     )
     first: str | None = Field(default=None, max_length=300, description="A metric of the run.")
     second: str | None = Field(default=None, max_length=300, description="Another one.")
+    nights: int = Field(
+        default=1,
+        ge=1,
+        le=MAX_NIGHTS,
+        description="Of `sample` and `new`: the answers of the run and of the runs of its agent on its benchmark"
+        " before it, so many in all.",
+    )
     since: Instant | None = Field(
         default=None,
         description="What you annotated from then on stays in the queue `new`, so that its numbers do not move.",
@@ -132,6 +140,7 @@ class QueueFilter(ListFilter):
 class QueuedAnswer(WireModel):
     """An answer of a queue, and what the caller says of it."""
 
+    run_id: str
     trace_id: str
     item_id: str
     judgement: Annotated[

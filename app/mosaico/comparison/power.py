@@ -1,7 +1,7 @@
 """Power of a benchmark: the drops that a planned number of items and trials detects."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -87,18 +87,27 @@ def estimate_power(
     Raises: `NoValidRun`, and the errors of `query_in_child`.
     """
     with db.read() as session:
-        runs = _newest_runs(session, benchmark_id, agent_id)
+        run = find_newest_run(session, benchmark_id, agent_id)
+        if run is None:
+            agent = "" if agent_id is None else f" of the agent {agent_id!r}"
+            raise NoValidRun(
+                f"the benchmark {benchmark_id!r} has no valid run{agent} yet;"
+                " start one, then estimate its power"
+            )
+        runs = with_run_before(session, run)
     return query_in_child(db, _estimate_stored, runs, size)
 
 
 def _estimate_stored(
     db: Database, runs: Sequence[BaselineRun], size: BenchmarkSize
 ) -> list[PowerView]:
-    return estimate_powers(_measured_runs(db, runs), size)
+    return estimate_powers(measure_runs(db, runs), size)
 
 
-def _newest_runs(session: Session, benchmark_id: str, agent_id: str | None) -> list[BaselineRun]:
-    """The newest valid run and the one before it, if any."""
+def find_newest_run(
+    session: Session, benchmark_id: str, agent_id: str | None = None
+) -> BenchmarkRun | None:
+    """The newest valid run that has its traces; None without one."""
     statement = select(BenchmarkRun).where(
         BenchmarkRun.benchmark_id == benchmark_id,
         BenchmarkRun.status == RunStatus.COMPLETED,
@@ -107,20 +116,25 @@ def _newest_runs(session: Session, benchmark_id: str, agent_id: str | None) -> l
     )
     if agent_id is not None:
         statement = statement.where(BenchmarkRun.agent_id == agent_id)
-    run = session.scalars(statement.order_by(BenchmarkRun.seq.desc()).limit(1)).one_or_none()
-    if run is None:
-        agent = "" if agent_id is None else f" of the agent {agent_id!r}"
-        raise NoValidRun(
-            f"the benchmark {benchmark_id!r} has no valid run{agent} yet;"
-            " start one, then estimate its power"
-        )
-    newest = BaselineRun(run.seq, run.id, run.begun_plan)
-    return [newest, *list_baseline_runs(session, run, 1)]
+    return session.scalars(statement.order_by(BenchmarkRun.seq.desc()).limit(1)).one_or_none()
 
 
-def _measured_runs(db: Database, runs: Sequence[BaselineRun]) -> MeasuredRuns:
+def with_run_before(session: Session, run: BenchmarkRun) -> list[BaselineRun]:
+    """A run and the valid one before it, if any."""
+    return [
+        BaselineRun(run.seq, run.id, run.begun_plan),
+        *list_baseline_runs(session, run, 1),
+    ]
+
+
+def measure_runs(
+    db: Database, runs: Sequence[BaselineRun], metric: str | None = None
+) -> MeasuredRuns:
+    """The newest run and the one before it as matrices of all metrics, or of one that is a mean over items."""
     plan = runs[0].plan
     comparison = RunComparison(plan=plan, kpis=(), baseline=None)
+    item_columns = comparison.item_columns if metric is None else [metric]
+    count_metrics = comparison.count_metrics if metric is None else {}
     matrices = []
     for run in runs:
         columns = {run.seq: run.plan.columns}
@@ -128,11 +142,11 @@ def _measured_runs(db: Database, runs: Sequence[BaselineRun]) -> MeasuredRuns:
             matrix = read_items(
                 session,
                 columns,
-                comparison.item_columns,
+                item_columns,
                 cluster_field=plan.cluster_field,
                 is_sample=plan.is_sample,
             )
-        matrices.append(with_label_counts(matrix, db, columns, comparison.count_metrics))
+        matrices.append(with_label_counts(matrix, db, columns, count_metrics))
     previous = matrices[1] if len(matrices) > 1 else None
     with db.read() as session:
         variation = read_measured_runs(session, runs[0].seq, with_run=True)
@@ -155,6 +169,23 @@ def estimate_powers(runs: MeasuredRuns, size: BenchmarkSize) -> list[PowerView]:
     return views
 
 
+def estimate_drops(
+    runs: MeasuredRuns, metric: str, choose_drops: Callable[[PowerView], Sequence[float]]
+) -> list[PowerView]:
+    """What the runs detect of a metric, then what each of the drops needs that are chosen by it. Imports numpy and scipy."""
+    [subject] = [subject for subject in _subjects(runs.plan, [metric]) if subject.kind == "METRIC"]
+    spread = _spread(subject, runs)
+    size = BenchmarkSize(None, None, None)
+    now = _view_of_spread(subject, runs, size, spread)
+    return [
+        now,
+        *(
+            _view_of_spread(subject, runs, size._replace(drop=drop), spread)
+            for drop in choose_drops(now)
+        ),
+    ]
+
+
 def _subjects(plan: RunPlan, columns: Iterable[str]) -> list[_PowerSubject]:
     comparison = RunComparison(plan=plan, kpis=(), baseline=None)
     directions = {metric.column: provider_for(metric.ref).spec.direction for metric in plan.metrics}
@@ -174,11 +205,15 @@ def _subjects(plan: RunPlan, columns: Iterable[str]) -> list[_PowerSubject]:
 
 
 def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -> PowerView:
+    return _view_of_spread(subject, runs, size, _spread(subject, runs))
+
+
+def _spread(subject: _PowerSubject, runs: MeasuredRuns) -> "ChangeSpread | None":
     # numpy and scipy are imported in the child process only.
     from mosaico.comparison.change_spread import estimate_spread
 
     comparison = RunComparison(plan=runs.plan, kpis=(), baseline=None)
-    spread = estimate_spread(
+    return estimate_spread(
         runs.run,
         runs.previous,
         comparison.count_metrics,
@@ -188,6 +223,11 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
         whole_runs=_whole_runs(subject, runs),
         about=runs.plan.baseline.about,
     )
+
+
+def _view_of_spread(
+    subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize, spread: "ChangeSpread | None"
+) -> PowerView:
     if spread is None:
         name = subject.name
         estimate = _Estimate(

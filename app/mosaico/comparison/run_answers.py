@@ -220,7 +220,7 @@ def load_answers(
             f" {MAX_TRACES:,}; GET /api/v1/benchmark-runs/{run.id}/results?state=wrong lists its wrong answers"
         )
     decider = find_deciding_metric(session, run)
-    metric = _ordered_metric(run, decider)
+    metric = find_ordered_metric(run, decider)
     items = _read_items(session, run, baseline, metric, decider, answer_filter)
     answers = RunAnswers(
         run=run,
@@ -253,8 +253,8 @@ def mean_of(trials: Sequence[AnswerTrial]) -> float | None:
     return mean if math.isfinite(mean) else None
 
 
-def _ordered_metric(run: BenchmarkRun, decider: DecidingMetric | None) -> OrderedMetric | None:
-    """The deciding metric, otherwise the first one with a better direction."""
+def find_ordered_metric(run: BenchmarkRun, decider: DecidingMetric | None) -> OrderedMetric | None:
+    """The deciding metric, otherwise the first one with a better direction; None without one."""
     for metric in run.plan.metrics if run.plan else ():
         if decider and metric.column != decider.column:
             continue

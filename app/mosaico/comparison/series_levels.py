@@ -330,7 +330,7 @@ def _additive(scale: Scale) -> Scale:
 
 def _item_index(matrix: ItemMatrix) -> ItemIndex:
     keys = [
-        _key(f"{item}\0{revision}")
+        item_key(item, revision)
         for item, revision in zip(matrix.items, matrix.revisions, strict=True)
     ]
     traces = np.bincount(np.asarray(matrix.item_index, dtype=np.intp), minlength=len(matrix.items))
@@ -339,6 +339,11 @@ def _item_index(matrix: ItemMatrix) -> ItemIndex:
         traces=traces.astype("<i4").tobytes(),
         clusters=b"".join(map(_key, matrix.clusters)) or None,
     )
+
+
+def item_key(item_id: str, revision: str) -> bytes:
+    """The key of an item and its task; see `ItemIndex`."""
+    return _key(f"{item_id}\0{revision}")
 
 
 def _key(name: str) -> bytes:

@@ -1,18 +1,22 @@
 """Pages of annotations: the queue of answers to judge, and what annotators say of a run or a benchmark."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from mosaico.access.deps import READ, RUN, get_caller
+from mosaico.agents.queries import add_agent_names
 from mosaico.annotations import service
-from mosaico.annotations.judges import list_judges, newest_run
+from mosaico.annotations.judges import list_judges, list_newest_runs
+from mosaico.annotations.models import Annotation
 from mosaico.annotations.queries import find_own_annotation
 from mosaico.annotations.queues import list_rated_metrics, load_queue
 from mosaico.annotations.schemas import (
     AnnotationCreate,
     AnnotationQueueView,
+    QueuedAnswer,
     QueueFilter,
     QueueKind,
     SummaryScope,
@@ -29,7 +33,8 @@ from mosaico.core.web.forms.sent_fields import (
     number_or_text,
 )
 from mosaico.core.web.page_paths import path_of
-from mosaico.core.web.pages import Crumb, build_url, render_page, see_other
+from mosaico.core.web.page_text import format_instant
+from mosaico.core.web.pages import Crumb, build_url, reader_zone, render_page, see_other
 from mosaico.core.web.routes import Router
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.queries import get_run, get_run_with_traces, get_trace
@@ -41,6 +46,7 @@ router = Router()
 
 RunId = Annotated[str, Path(alias="runId")]
 BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
+SHOWN_RUNS: Final = 30
 AnnotationId = Annotated[str, Path(alias="annotationId")]
 Filter = Annotated[QueueFilter, Query()]
 QUEUE_NAMES: Final = {
@@ -58,11 +64,8 @@ def show_annotation_queue(
     res: Res,
     queue_filter: Filter,
     at: Annotated[int | None, Query(ge=1)] = None,
-    last: Annotated[str, Query(max_length=100)] = "",
 ) -> Response:
-    """One answer of a queue to judge: `at` is its number, without it the first one that the reader has not judged.
-    `last` is the annotation that can be undone.
-    """
+    """One answer of a queue to judge: `at` is its number, without it the first one that the reader has not judged."""
     if queue_filter.queue is QueueKind.NEW and queue_filter.since is None:
         # So that the numbers do not move while somebody judges.
         fixed = queue_filter.model_copy(update={"since": res.clock()})
@@ -73,15 +76,19 @@ def show_annotation_queue(
         queue = load_queue(session, run, queue_filter, caller.key_id)
         number = at or _first_open(queue)
         is_open = number <= len(queue.items)
-        answer = _load_answer(session, run, queue, number, caller.key_id) if is_open else {}
+        answer = _load_answer(session, queue.items[number - 1], caller.key_id) if is_open else {}
+        last = _find_last(session, queue, number, caller.key_id)
         steps = [
             *list_crumbs(session, run),
             Crumb("Annotations", f"{path_of('runs', run_id)}/annotations"),
         ]
     parameters = _parameters(queue_filter)
-    in_api = f"/benchmark-runs{path_of(run_id)}"
-    queue_in_api = build_url(f"{in_api}/annotation-queue", parameters)
-    trace_in_api = f"{in_api}/traces{path_of(answer['trace'].trace_id)}" if is_open else None
+    queue_in_api = build_url(f"/benchmark-runs{path_of(run_id)}/annotation-queue", parameters)
+    trace_in_api = (
+        f"/benchmark-runs{path_of(answer['run'].id)}/traces{path_of(answer['trace'].trace_id)}"
+        if is_open
+        else None
+    )
     return render_page(
         request,
         "annotate.html",
@@ -89,13 +96,12 @@ def show_annotation_queue(
         nav="/runs",
         api=trace_in_api or queue_in_api,
         api_parts={"queue": queue_in_api} if is_open else {},
-        run=run,
         steps=steps,
         queue=queue,
         queue_name=_name_queue(queue_filter, queue),
         number=number,
         is_open=is_open,
-        action_url=build_url(f"{path_of('runs', run_id)}/annotations", parameters, at=number),
+        has_nights=queue_filter.nights > 1,
         before=_queue_url(run_id, queue_filter, at=min(number, len(queue.items) + 1) - 1)
         if number > 1
         else None,
@@ -107,22 +113,14 @@ def show_annotation_queue(
 
 
 @router.post("/runs/{runId}/annotations", dependencies=RUN)
-def create_annotation(
-    request: Request,
-    run_id: RunId,
-    form: SentForm,
-    res: Res,
-    queue_filter: Filter,
-    at: Annotated[int, Query(ge=1)] = 1,
-) -> Response:
-    """Judge an answer of a queue; the next one follows."""
+def create_annotation(request: Request, run_id: RunId, form: SentForm, res: Res) -> Response:
+    """Judge an answer, on its page or in a queue; `next` is the page that follows."""
     body = _read_annotation(form)
     with res.db.begin() as session:
-        saved = service.save_annotation(
-            session, run_id, body, get_caller(request).key_id, res.clock()
-        )
-        annotation_id = saved.id
-    return see_other(_queue_url(run_id, queue_filter, at=at + 1, last=annotation_id))
+        service.save_annotation(session, run_id, body, get_caller(request).key_id, res.clock())
+    return see_other(
+        local_path(form.text("next"), path_of("runs", run_id, "traces", body.trace_id))
+    )
 
 
 @router.post("/annotations/{annotationId}/delete", dependencies=RUN)
@@ -147,14 +145,32 @@ def show_run_annotations(request: Request, run_id: RunId, res: Res) -> Response:
 
 
 @router.get("/benchmarks/{benchmarkId}/annotations", dependencies=READ)
-def show_benchmark_annotations(request: Request, benchmark_id: BenchmarkId, res: Res) -> Response:
-    """What annotators say of the answers of a benchmark in all its runs, and the queues of its newest run."""
+def show_benchmark_annotations(
+    request: Request,
+    benchmark_id: BenchmarkId,
+    res: Res,
+    chosen: Annotated[str, Query(alias="run", max_length=200)] = "",
+) -> Response:
+    """What annotators say of the answers of a benchmark in all its runs, and the queues of its newest run, or of the chosen
+    one.
+    """
     with res.db.read() as session:
         name = get_benchmark(session, benchmark_id).display_name
-        run = newest_run(session, benchmark_id)
+        runs = list_newest_runs(session, benchmark_id, SHOWN_RUNS)
+        run = get_run(session, chosen) if chosen else next(iter(runs), None)
+        if run is not None and run.benchmark_id != benchmark_id:
+            raise Invalid(f"the run {chosen} is of another benchmark; choose one of this benchmark")
+        names = add_agent_names(session, {}, {row.agent_id for row in runs})
+    choices = [
+        (
+            row.id,
+            f"{format_instant(row.created_at, reader_zone(request), res.clock())} · {names[row.agent_id]}",
+        )
+        for row in runs
+    ]
     steps = [Crumb("Benchmarks", "/benchmarks"), Crumb(name, path_of("benchmarks", benchmark_id))]
     scope = SummaryScope.unchecked(benchmark_id=benchmark_id)
-    return _show_summary(request, res, scope, run, steps)
+    return _show_summary(request, res, scope, run, steps, choices)
 
 
 @router.get("/benchmarks/{benchmarkId}/judges", dependencies=READ)
@@ -178,7 +194,12 @@ def show_judges(request: Request, benchmark_id: BenchmarkId, res: Res) -> Respon
 
 
 def _show_summary(
-    request: Request, res: Res, scope: SummaryScope, run: BenchmarkRun | None, steps: list[Crumb]
+    request: Request,
+    res: Res,
+    scope: SummaryScope,
+    run: BenchmarkRun | None,
+    steps: list[Crumb],
+    choices: Sequence[tuple[str, str]] = (),
 ) -> Response:
     summary = summarize(res.db, scope)
     ids = {"runId": scope.run_id, "benchmarkId": scope.benchmark_id}
@@ -193,19 +214,19 @@ def _show_summary(
         csv_url=build_url("/api/v1/annotations.csv", ids),
         steps=steps,
         run=run if run and not run.purged_at and run.collection_id is not None else None,
-        is_of_run=scope.run_id is not None,
+        choices=choices,
         traces=run.traces_collected if run and scope.run_id else None,
         metrics=list(list_rated_metrics(run)) if run else [],
         summary=summary,
     )
 
 
-def _load_answer(
-    session: Session, run: BenchmarkRun, queue: AnnotationQueueView, number: int, annotator: str
-) -> dict[str, Any]:
+def _load_answer(session: Session, answer: QueuedAnswer, annotator: str) -> dict[str, Any]:
     """The values of an answer. Nothing marks it as right or wrong: the annotator shall judge it first."""
-    detail = get_trace(session, run, queue.items[number - 1].trace_id)
+    run = get_run_with_traces(session, answer.run_id)
+    detail = get_trace(session, run, answer.trace_id)
     return {
+        "run": run,
         "trace": detail.trace,
         "input": cut_text(detail.trace.input),
         "output": cut_text(detail.trace.output),
@@ -216,6 +237,16 @@ def _load_answer(
         "values": list_values(run.metric_keys or [], detail.result),
         "own": find_own_annotation(session, run.id, detail.trace.trace_id, annotator),
     }
+
+
+def _find_last(
+    session: Session, queue: AnnotationQueueView, number: int, annotator: str
+) -> Annotation | None:
+    """What the annotator says of the answer before, which can be undone; None where they skipped it."""
+    before = queue.items[: number - 1][-1:]
+    if not before or number > len(queue.items) + 1:
+        return None
+    return find_own_annotation(session, before[0].run_id, before[0].trace_id, annotator)
 
 
 def _first_open(queue: AnnotationQueueView) -> int:

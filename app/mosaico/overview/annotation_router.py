@@ -22,7 +22,6 @@ from mosaico.annotations.schemas import (
     SummaryScope,
 )
 from mosaico.annotations.summary import summarize
-from mosaico.core.problem_documents import CONFLICT
 from mosaico.core.schemas import Page
 from mosaico.core.web.deps import Res
 from mosaico.core.web.page_paths import path_of
@@ -104,7 +103,7 @@ def export_annotations(res: Res, annotation_filter: AnnotationFilters) -> Stream
     return csv_file(iter_annotations(res.db, annotation_filter), "annotations.csv")
 
 
-@other_router.get("/benchmark-runs/{runId}/annotation-queue", dependencies=READ, responses=CONFLICT)
+@other_router.get("/benchmark-runs/{runId}/annotation-queue", dependencies=READ)
 def get_annotation_queue(
     run_id: RunId, request: Request, res: Res, queue_filter: Annotated[QueueFilter, Query()]
 ) -> AnnotationQueueView:

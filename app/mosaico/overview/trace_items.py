@@ -61,7 +61,9 @@ def add_item_from_trace(
         base_version=dataset.version,
         items=[item],
         note=body.note,
-        origins={item.id: {**origin.source, "trace_id": trace.trace_id}},
+        origins={
+            item.id: {**origin.source, "trace_id": trace.trace_id, "item_id": trace.item_id},
+        },
         redact=origin.redact,
     )
     return service.edit_dataset(session, dataset.id, edit, by=by, now=now)
@@ -73,7 +75,7 @@ def find_trace_of_run(session: Session, run_id: str, trace_id: str) -> TraceOrig
     trace = get_trace(session, run, trace_id).trace
     return TraceOrigin(
         trace,
-        {"run_id": run.id},
+        {"run_id": run.id, **_named(run.begun_plan.dataset_ref)},
         get_benchmark(session, run.benchmark_id).redact,
         right_answer(trace, list_of_answer(session, run.id, trace_id)),
     )
@@ -95,7 +97,14 @@ def find_trace_of_upload(session: Session, upload_id: str, trace_id: str) -> Tra
     """A trace of an upload. Raises: `UploadNotFound`, `UploadTraceNotFound`."""
     upload = get_local_dataset(session, upload_id)
     trace = find_collected_trace(session, upload.collection_id, trace_id)
-    return TraceOrigin(UploadTraceNotFound.unless(trace), {"upload_id": upload.id})
+    return TraceOrigin(
+        UploadTraceNotFound.unless(trace), {"upload_id": upload.id, **_named(upload.name)}
+    )
+
+
+def _named(dataset: str | None) -> dict[str, str]:
+    """The dataset of a trace, by which its item can be erased."""
+    return {} if dataset is None else {"dataset": dataset}
 
 
 def _item_of(origin: TraceOrigin, body: TraceItemCreate) -> DatasetItem:

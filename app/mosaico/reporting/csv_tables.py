@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic.alias_generators import to_camel
 from sqlalchemy import ColumnElement, select, type_coerce
@@ -28,13 +28,13 @@ PAGE_ROWS: Final = 1_000
 RUN_COLUMNS: Final = (
     "runId", "benchmarkId", "benchmark", "agentId", "agent", "runName", "status", "validity",
     "verdict", "triggeredBy", "tracesProcessed", "tracesTotal", "createdAt", "startedAt",
-    "completedAt", "errorCode",
+    "completedAt", "errorCode", "datasetName", "datasetVersion",
 )  # fmt: skip
 # `rescoreOf` identifies rescored runs, which no trend shows.
 KPI_COLUMNS: Final = (
     "runId", "benchmarkId", "benchmark", "agentId", "agent", "kpiId", "kpi", "kpiRevision", "formula",
     "value", "unit", "undefinedReason", "intervalLow", "intervalHigh", "withinThresholds", "coverage",
-    "validity", "verdict", "rescoreOf", "recordedAt",
+    "validity", "verdict", "rescoreOf", "recordedAt", "datasetName", "datasetVersion",
 )  # fmt: skip
 NOTE_COLUMNS: Final = (
     "noteId", "benchmarkId", "runId", "itemId", "incidentId", "text", "createdBy", "createdByName", "createdAt",
@@ -54,7 +54,7 @@ _RUNS: Final = BenchmarkRun.__table__.c
 EXPORTED_RUNS: Final = select(
     _RUNS.id, _RUNS.seq, _RUNS.benchmark_id, _RUNS.agent_id, _RUNS.run_name, _RUNS.status, _RUNS.validity,
     _RUNS.triggered_by, _RUNS.traces_processed, _RUNS.traces_total, _RUNS.created_at, _RUNS.started_at,
-    _RUNS.completed_at, _RUNS.error_code, _verdict_word(_RUNS.verdict).label("verdict_word"),
+    _RUNS.completed_at, _RUNS.error_code, _RUNS.dataset_name, _RUNS.dataset_version, _verdict_word(_RUNS.verdict).label("verdict_word"),
 )  # fmt: skip
 EXPORTED_VALUES: Final = select(KpiHistory).options(
     load_only(
@@ -87,8 +87,8 @@ def iter_kpi_values(
     def read_page(session: Session, query: PageQuery) -> PageRows[Line]:
         page = list_kpi_history(session, query, history_filter, sort=sort, columns=EXPORTED_VALUES)
         names = read_names(session, [(row.benchmark_id, row.agent_id) for row in page.rows])
-        origins = _read_origins(session, {row.run_seq for row in page.rows})
-        lines = [_kpi_line(row, names, origins[row.run_seq]) for row in page.rows]
+        runs = _read_runs(session, {row.run_seq for row in page.rows})
+        lines = [_kpi_line(row, names, runs[row.run_seq]) for row in page.rows]
         return page.with_rows(lines)
 
     return _iter_csv(db, KPI_COLUMNS, read_page)
@@ -131,11 +131,26 @@ def _iter_csv(
     yield from map(csv_lines, iter_pages(read, MAX_ROWS, PAGE_ROWS))
 
 
-def _read_origins(session: Session, seqs: Iterable[int]) -> dict[int, str | None]:
-    """The run whose traces a run scores again, by sequence number."""
-    statement = select(BenchmarkRun.seq, BenchmarkRun.rescore_of)
+class _ReadRun(NamedTuple):
+    """Of the run of a value: the run whose traces it scores again, and the dataset whose version it tests."""
+
+    rescore_of: str | None
+    dataset_name: str | None
+    dataset_version: int | None
+
+
+def _read_runs(session: Session, seqs: Iterable[int]) -> dict[int, _ReadRun]:
+    """Some runs by sequence number."""
+    statement = select(
+        BenchmarkRun.seq,
+        BenchmarkRun.rescore_of,
+        BenchmarkRun.dataset_name,
+        BenchmarkRun.dataset_version,
+    )
     rows = session.execute(statement.where(BenchmarkRun.seq.in_(seqs)))
-    return {row.seq: row.rescore_of for row in rows}
+    return {
+        row.seq: _ReadRun(row.rescore_of, row.dataset_name, row.dataset_version) for row in rows
+    }
 
 
 def _run_line(run: Mapping[str, Any], names: OwnerNames) -> Line:
@@ -154,10 +169,12 @@ def _run_line(run: Mapping[str, Any], names: OwnerNames) -> Line:
         run["traces_total"],
         *(_instant(run[name]) for name in ("created_at", "started_at", "completed_at")),
         run["error_code"],
+        run["dataset_name"],
+        run["dataset_version"],
     )
 
 
-def _kpi_line(row: KpiHistory, names: OwnerNames, rescore_of: str | None) -> Line:
+def _kpi_line(row: KpiHistory, names: OwnerNames, run: _ReadRun) -> Line:
     return (
         row.run_id,
         row.benchmark_id,
@@ -177,8 +194,10 @@ def _kpi_line(row: KpiHistory, names: OwnerNames, rescore_of: str | None) -> Lin
         row.coverage,
         row.validity,
         row.verdict_word,
-        rescore_of,
+        run.rescore_of,
         _instant(row.recorded_at),
+        run.dataset_name,
+        run.dataset_version,
     )
 
 

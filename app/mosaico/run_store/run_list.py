@@ -11,7 +11,7 @@ from mosaico.agents.models import Agent
 from mosaico.benchmarks.models import BENCHMARK_NAME, BENCHMARK_NAME_KEY, Benchmark
 from mosaico.benchmarks.queries import OwnerFilter
 from mosaico.core.keyset import Key, ListRows, PageQuery, PageRows, sort_rows
-from mosaico.core.list_filters import NO_PERIOD, Period, ValueFilter, match_text
+from mosaico.core.list_filters import NO_PERIOD, Period, ValueFilter, match_text, one_value
 from mosaico.core.row_counts import MAX_COUNTED
 from mosaico.core.schemas import FilterValues, PeriodFilter, ShortText
 from mosaico.run_store.models import COMPLETED_KEY, TRACES_KEY, VERDICT_KEY, BenchmarkRun
@@ -57,10 +57,11 @@ _BY_TIME: Final = (_RUNS.created_at, _RUNS.seq)
 LISTED_COLUMNS: Final = select(
     _RUNS.id, _RUNS.seq, _RUNS.benchmark_id, _RUNS.agent_id, _RUNS.status, _RUNS.run_name, _RUNS.traces_total,
     _RUNS.traces_collected, _RUNS.traces_processed, _RUNS.created_at, _RUNS.started_at, _RUNS.completed_at,
-    VERDICT_KEY.label("outcome"),
+    _RUNS.dataset_name, _RUNS.dataset_version, VERDICT_KEY.label("outcome"),
 )  # fmt: skip
 
 COUNT_TIME_S = 0.5
+MAX_VERSION: Final = 2**31 - 1
 
 
 class RunListFilter(OwnerFilter, PeriodFilter):
@@ -71,6 +72,18 @@ class RunListFilter(OwnerFilter, PeriodFilter):
     schedule_ids: FilterValues = Field(default=[], validation_alias="scheduleId")
     validities: list[Validity] = Field(default=[], validation_alias="validity")
     verdicts: list[Verdict] = Field(default=[], validation_alias="verdict")
+    dataset_name: ShortText | None = Field(
+        default=None,
+        validation_alias="datasetName",
+        description="Filter by the dataset whose version the run tests, where its items live here.",
+    )
+    dataset_version: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_VERSION,
+        validation_alias="datasetVersion",
+        description="Filter by the version of the dataset that the run tests.",
+    )
     text: ShortText | None = Field(
         default=None,
         description="Filter by a part of the ID, the run name, the benchmark, the agent or the error.",
@@ -86,6 +99,8 @@ class RunListFilter(OwnerFilter, PeriodFilter):
             (_RUNS.status, self.statuses),
             (_RUNS.triggered_by, self.triggers),
             (_RUNS.validity, self.validities),
+            (_RUNS.dataset_name, one_value(self.dataset_name)),
+            (_RUNS.dataset_version, [] if self.dataset_version is None else [self.dataset_version]),
         ]
 
     def conditions(self) -> list[ColumnElement[bool]]:

@@ -40,7 +40,8 @@ TEXT_COLUMNS: Final = (
 )
 NOT_REACHED: Final = (
     "Not reached: backups of the database, alerts, messages and exports that were made, notes about whole runs and incidents, the"
-    " reasons of versions of datasets, items that were made of a trace under another ID, the source of the traces, and answers of"
+    " reasons of versions of datasets, items that were made of a trace under another ID before their origin named its"
+    " item, the source of the traces, and answers of"
     " models in the LLM cache, which end after 30 days."
 )
 

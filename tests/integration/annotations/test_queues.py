@@ -1,11 +1,15 @@
 """Queues of answers to judge: the same for everybody, in a stable order, and judged by forms one after the other."""
 
+from random import Random
 from typing import Any
 
 import httpx
 import pytest
 
-from mosaico.annotations import queues
+from mosaico.comparison.answer_schemas import AnswerFilter
+from mosaico.comparison.flipped_answers import list_flipped_answers
+from mosaico.comparison.run_answers import load_answers
+from mosaico.run_store.models import BenchmarkRun
 from tests.support.annotators import Annotator
 from tests.support.browser_sessions import HTML, log_in
 from tests.support.service import JSON, Service, pair
@@ -51,19 +55,44 @@ def test_queue_of_flipped_items__has_those_that_fell_first(
     assert first["reason"]
 
 
-def test_queue_of_flipped_items__of_two_runs_is_read_once(
-    service: Service, runs: list[JSON], monkeypatch: pytest.MonkeyPatch
+def test_queue_of_flipped_items__has_those_of_the_answers_each_by_its_worst_trial(
+    service: Service,
 ) -> None:
-    ana, ben = Annotator(service, "Ana"), Annotator(service, "Ben")
-    flipped = items_of(ana, runs[1], queue="flipped")
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("the answers are read again")
-
-    monkeypatch.setattr(queues, "load_answers", refuse)
-    ana.judge(runs[1], 3, "right")
-    assert items_of(ana, runs[1], queue="flipped") == flipped
-    assert items_of(ben, runs[1], queue="flipped", size=2) == flipped[:2]
+    service.create_agent()
+    service.create_benchmark(metrics=["EXACT_MATCH"], minCoverage=0.1)
+    random = Random(52)
+    nights = []
+    for name in ("monday", "tuesday"):
+        rows = [
+            pair(
+                3 * item + trial,
+                # Of some items, the expected answer is another one on the second night.
+                "a" if name == "monday" or item % 7 else "z",
+                random.choice(["a", "z", "b"]),
+                itemId=f"i-{item}",
+                trial=trial,
+            )
+            for item in range(40)
+            for trial in range(3)
+        ]
+        service.upload(rows, run_name=name)
+        nights.append(service.complete_run(runName=name)["id"])
+    with service.resources.db.read() as session:
+        before, now = (session.get_one(BenchmarkRun, run_id) for run_id in nights)
+        answers = load_answers(session, now, before, AnswerFilter())
+        flipped = {
+            item.item_id: (item.worst(item.now).trace_id, round(item.harm, 6))
+            for item in answers.selected
+            if item.is_flipped
+        }
+        listed = list_flipped_answers(session, now, before, 100)
+        assert list_flipped_answers(session, now, before, 3) == listed[:3]
+    assert len(flipped) > 5
+    assert {row.item_id: row.trace_id for row in listed} == {
+        item: trace for item, (trace, _) in flipped.items()
+    }
+    harms = [flipped[row.item_id][1] for row in listed]
+    assert harms == sorted(harms, reverse=True)
 
 
 def test_queue_of_a_sample__is_the_same_for_everybody_by_its_name(
@@ -145,11 +174,13 @@ def test_queue_page__shows_one_answer_after_the_other_and_continues(
     queue = f"/runs/{run['id']}/annotate?queue=flipped"
     page = browser.get(queue, headers=HTML).text
     assert ">1 of 4</b>" in page
-    form = f"/runs/{run['id']}/annotations?queue=flipped&at=1"
-    assert form.replace("&", "&amp;") in page
+    form, following = f"/runs/{run['id']}/annotations", f"{queue}&at=2"
+    assert f'action="{form}"' in page
+    assert f'name="next" value="{following.replace("&", "&amp;")}"' in page
     sent = browser.post(
         form,
         data={
+            "next": following,
             "traceId": "t-3", "judgement": "partly", "note": " half ", "score": "0,5",
             "expectedIsWrong": "true", "correctedAnswer": "",
         },
@@ -160,8 +191,10 @@ def test_queue_page__shows_one_answer_after_the_other_and_continues(
     )  # fmt: skip
     assert (annotation["expectedIsWrong"], annotation["correctedAnswer"]) == (True, None)
     next_page = sent.headers["location"]
-    assert next_page == f"{queue}&at=2&last={annotation['id']}"
-    assert ">2 of 4</b>" in browser.get(next_page, headers=HTML).text
+    assert next_page == following
+    shown = browser.get(next_page, headers=HTML).text
+    assert ">2 of 4</b>" in shown
+    assert f"/annotations/{annotation['id']}/delete" in shown
     # Who comes back is where they stopped; who skips gets it again.
     assert ">2 of 4</b>" in browser.get(queue, headers=HTML).text
     assert "Judge what you skipped" in browser.get(f"{queue}&at=5", headers=HTML).text
@@ -190,3 +223,66 @@ def test_queue_page__hides_what_metrics_and_others_say(
     before_the_fold, folded = page.split("What metrics and judges say")
     assert "EXACT_MATCH" not in before_the_fold
     assert "EXACT_MATCH" in folded
+
+
+def test_queue_over_nights__has_answers_of_several_runs_and_judges_each_in_its_run(
+    service: Service, runs: list[JSON], browser: httpx.Client
+) -> None:
+    ana = Annotator(service, "Ana")
+    path = f"/benchmark-runs/{runs[1]['id']}/annotation-queue"
+    queue = service.get(path, name="week 48", nights=7, size=48)["items"]
+    answers = {(row["runId"], row["itemId"]) for row in queue}
+    assert len(answers) == 48
+    assert {run_id for run_id, _ in answers} == {run["id"] for run in runs}
+    # The earlier run knows nothing of the later one.
+    [only] = {
+        row["runId"]
+        for row in service.get(f"/benchmark-runs/{runs[0]['id']}/annotation-queue", nights=7)[
+            "items"
+        ]
+    }
+    assert only == runs[0]["id"]
+    service.expect_problem(422, "GET", f"{path}?queue=flipped&nights=2")
+    log_in(browser, ana.token)
+    page = f"/runs/{runs[1]['id']}/annotate?queue=sample&name=week+48&nights=7&size=48"
+    number, first = next(
+        (number, row) for number, row in enumerate(queue, 1) if row["runId"] == runs[0]["id"]
+    )
+    content = browser.get(f"{page}&at={number}", headers=HTML).text
+    assert f'action="/runs/{first["runId"]}/annotations"' in content
+    ana.judge(runs[0], int(first["itemId"].removeprefix("i-")), "right")
+    again = browser.get(f"{page}&at={number}", headers=HTML).text
+    assert "you said: right" in again
+
+
+def test_benchmark_page__offers_the_queues_of_the_chosen_run(
+    service: Service, runs: list[JSON], browser: httpx.Client
+) -> None:
+    log_in(browser, Annotator(service, "Ana").token)
+    page = "/benchmarks/bench-001/annotations"
+    assert f"/runs/{runs[1]['id']}/annotate" in browser.get(page, headers=HTML).text
+    chosen = browser.get(f"{page}?run={runs[0]['id']}", headers=HTML).text
+    assert f"/runs/{runs[0]['id']}/annotate" in chosen
+    assert f"/runs/{runs[1]['id']}/annotate" not in chosen
+
+
+def test_trace_page__takes_a_judgement_and_folds_those_of_others_until_then(
+    service: Service, runs: list[JSON], browser: httpx.Client
+) -> None:
+    Annotator(service, "Ben").judge(runs[1], 3, "wrong", note="Ben was here")
+    log_in(browser, Annotator(service, "Ana").token)
+    path = f"/runs/{runs[1]['id']}/traces/t-3"
+    before = browser.get(path, headers=HTML).text
+    assert before.index("judge the answer first") < before.index("Ben was here")
+    form = {"traceId": "t-3", "judgement": "partly", "next": path}
+    sent = browser.post(f"/runs/{runs[1]['id']}/annotations", data=form)
+    assert (sent.status_code, sent.headers["location"]) == (303, path)
+    after = browser.get(path, headers=HTML).text
+    assert "judge the answer first" not in after
+    assert "you said: partly" in after
+    assert "Ben was here" in after
+    # Only pages of the service follow.
+    away = browser.post(
+        f"/runs/{runs[1]['id']}/annotations", data={**form, "next": "https://example.org/"}
+    )
+    assert away.headers["location"] == path

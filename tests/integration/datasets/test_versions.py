@@ -1,7 +1,9 @@
 """Datasets whose items live here: versions, edits against a version, files, and what runs test."""
 
+import csv
 import dataclasses
 import json
+from io import StringIO
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -159,6 +161,38 @@ def test_import__of_a_table_of_a_user_adds_changes_and_with_replace_retires(
     assert list(items_of(service, dataset, 3)) == ["i-1", "i-9"]
 
 
+@pytest.mark.parametrize(
+    ("content", "tags"),
+    [
+        ("id,question,category\ni-1,question 1,new\n", ["hard", "category:new"]),
+        (
+            '{"id": "i-1", "input": "question 1", "attributes": {"plan": "free"}}\n',
+            ["hard", "category:old"],
+        ),
+        (
+            '{"id": "i-1", "input": "question 1", "tags": ["easy", "plan:free"]}\n',
+            ["category:old", "easy", "plan:free"],
+        ),
+    ],
+    ids=["a table", "attributes", "tags"],
+)
+def test_import__of_a_part_of_an_item_keeps_the_rest(
+    service: Service, content: str, tags: list[str]
+) -> None:
+    full = {**item(1, "a"), "expectedAny": ["a", "b"], "tags": ["hard", "category:old"]}
+    dataset = create_dataset(service, {**full, "attributes": {"user": "ada"}})
+    assert import_items(service, content, baseVersion=1)["changed"] == 1
+    assert import_items(service, content, baseVersion=2)["isNew"] is False
+    stored = items_of(service, dataset, 2)["i-1"]
+    assert (stored["expectedOutput"], stored["expectedAny"]) == ("a", ["a", "b"])
+    assert stored["tags"] == tags
+    assert stored["attributes"]["user"] == "ada"
+    # An export says all of an item.
+    lines = export_items(service, dataset, 2, "jsonl")
+    import_items(service, lines.replace(json.dumps(tags), "[]"), baseVersion=2)
+    assert items_of(service, dataset, 3)["i-1"]["tags"] == []
+
+
 def test_run__gets_expected_answers_of_the_version_and_names_it(service: Service) -> None:
     service.create_agent()
     service.create_benchmark(metrics=["ACCURACY"])
@@ -186,6 +220,29 @@ def test_run__gets_expected_answers_of_the_version_and_names_it(service: Service
     assert "1 trace of retired items is left out" in warning
     # Two of three items: less than the default of minCoverage.
     assert run["validity"] == "INVALID"
+
+
+def test_runs__are_filtered_by_the_version_and_their_tables_have_it(service: Service) -> None:
+    service.create_agent()
+    service.create_benchmark(
+        metrics=["ACCURACY"], measures=[{"name": "acc", "formula": "ACCURACY"}]
+    )
+    dataset = create_dataset(service, item(0, "right"))
+    runs = []
+    for version in (1, 2):
+        service.upload([pair(0, None, f"answer {version}")], run_name=f"night-{version}")
+        runs.append(service.complete_run(runName=f"night-{version}")["id"])
+        if version == 1:
+            edit(service, dataset, 1, items=[item(0, "left")])
+    listed = service.list_items("/benchmark-runs", datasetName="support", datasetVersion=2)
+    assert [run["id"] for run in listed] == runs[1:]
+    assert service.list_items("/benchmark-runs", datasetName="other") == []
+    for table in ("benchmark-runs", "kpi-history"):
+        text = service.client.get(f"/api/v1/{table}.csv").text
+        rows = {row["runId"]: row for row in csv.DictReader(StringIO(text))}
+        assert [(rows[run]["datasetName"], rows[run]["datasetVersion"]) for run in runs] == [
+            ("support", "1"), ("support", "2"),
+        ]  # fmt: skip
 
 
 def test_run__what_an_upload_says_itself_counts_and_a_contradiction_is_said(
@@ -290,7 +347,9 @@ def test_trace__of_a_run_becomes_an_item_with_the_corrected_answer_and_its_origi
     row = items_of(service, {"id": result["datasetId"]}, 1)["i-0"]
     assert "ada@" not in row["input"] + row["expectedOutput"]
     assert row["expectedOutput"].startswith("yes, ")
-    assert row["origin"] == {"runId": run["id"], "uploadId": None, "traceId": "t-0"}
+    assert row["origin"] == {
+        "runId": run["id"], "uploadId": None, "traceId": "t-0", "itemId": "i-0", "dataset": "support",
+    }  # fmt: skip
     # The same again changes nothing.
     again = service.post(f"/benchmark-runs/{run['id']}/dataset-items", body)
     assert (again["version"], again["isNew"]) == (1, False)
@@ -338,7 +397,9 @@ def test_trace__of_an_upload_becomes_an_item_and_never_replaces_another_one(
     result = service.post(path, {**body, "itemId": "n-1"})
     assert result["version"] == 2
     row = items_of(service, {"id": result["datasetId"]}, 2)["n-1"]
-    assert row["origin"] == {"runId": None, "uploadId": upload["id"], "traceId": "t-0"}
+    assert row["origin"] == {
+        "runId": None, "uploadId": upload["id"], "traceId": "t-0", "itemId": "i-0", "dataset": "support",
+    }  # fmt: skip
     # A trace without a question, and one that does not exist.
     service.expect_problem(422, "POST", path, {**body, "traceId": "t-1"})
     service.expect_problem(404, "POST", path, {**body, "traceId": "nobody"})
@@ -442,3 +503,18 @@ def test_comparison__with_an_item_that_is_changed_back_has_it_in_common_again(
     # The run before the dataset had versions asked the same, too.
     assert run["datasetVersion"] == 3
     assert (run["verdict"]["items"]["compared"], run["verdict"]["items"]["revised"]) == (count, 0)
+
+
+def test_purge__of_an_item_erases_what_was_made_of_its_traces_under_another_id(
+    service: Service,
+) -> None:
+    for name in ("support", "other"):
+        upload = service.upload([pair(0, None, "no", input=f"secret of {name}")], name=name)
+        copy = {"dataset": "golden", "traceId": "t-0", "itemId": f"copy-{name}"}
+        result = service.post(f"/local-datasets/{upload['id']}/dataset-items", copy)
+    erased = service.post("/local-datasets/purge", {"itemId": "i-0", "dataset": "support"})
+    assert erased["items"] == 1
+    rows = items_of(service, {"id": result["datasetId"]}, 2)
+    assert rows["copy-support"]["input"] is None
+    # Of another dataset, where the same ID is another item.
+    assert rows["copy-other"]["input"] == "secret of other"

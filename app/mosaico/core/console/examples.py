@@ -56,6 +56,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mosaico items list support",
         "mosaico items list support --version 3",
     ),
+    "items health": ("mosaico items health nightly",),
     "items versions": ("mosaico items versions support",),
     "items add": ('mosaico items add support --id q7 --input "Gifts?" --expected "30 days"',),
     "items retire": ("mosaico items retire support q7 q9 --yes",),

@@ -44,6 +44,14 @@ COLUMNS = (
     time_field("createdAt", "created"),
     field("validity"),
     field("runName", "run name"),
+    Column(
+        "dataset",
+        lambda run: (
+            f"{run['datasetName']} v{run['datasetVersion']}"
+            if run["datasetVersion"] is not None
+            else None
+        ),
+    ),
     Column("traces", format_traces),
     time_field("completedAt", "completed"),
 )

@@ -182,6 +182,10 @@ runs.add_list(
         "scheduleId": id_filter("schedule", "/schedule-configs"),
         "validity": choice_filter("--validity", Validity, "Filter by validity."),
         "verdict": choice_filter("--verdict", Verdict, "Filter by verdict."),
+        "datasetName": text_filter("--dataset", "Filter by the dataset whose items live here."),
+        "datasetVersion": text_filter(
+            "--dataset-version", "Filter by the version of the dataset that the run tests."
+        ),
         "text": text_filter(
             "--text", "Filter by a part of an ID, an error, or a name of a run, agent or benchmark."
         ),

@@ -19,7 +19,7 @@ from mosaico.core.web.routes import Router
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.runs.pages.traces import safe_url
 from mosaico.traces.datasets.queries import find_dataset
-from mosaico.traces.models import CollectedTrace
+from mosaico.traces.models import CollectedTrace, Dataset
 from mosaico.traces.registry import TRACE_SOURCES
 
 router = Router()
@@ -35,9 +35,9 @@ def show_dataset_of_benchmark(
     """The items of the dataset of a benchmark: of one that lives here its own page, otherwise as the newest run read them."""
     with res.db.read() as session:
         benchmark = get_benchmark(session, benchmark_id)
-        run = _find_newest_run(session, benchmark_id)
-        lives_elsewhere = _lives_elsewhere(benchmark, run)
-        dataset = None if lives_elsewhere else find_dataset(session, benchmark.dataset_ref)
+        run = find_newest_run(session, benchmark_id)
+        lives_elsewhere = has_dataset_elsewhere(benchmark, run)
+        dataset = find_local_dataset(session, benchmark, run)
         traces = _list_items(session, run) if run and not dataset else []
     if dataset is not None:
         return see_other(path_of("datasets", dataset.id, "items"))
@@ -64,13 +64,22 @@ def find_source_page(url: str | None) -> str | None:
     return f"{match[0]}/datasets" if match else None
 
 
-def _lives_elsewhere(benchmark: Benchmark, run: BenchmarkRun | None) -> bool:
+def find_local_dataset(
+    session: Session, benchmark: Benchmark, run: BenchmarkRun | None
+) -> Dataset | None:
+    """The dataset of a benchmark whose items live here; `run` is its newest one."""
+    if has_dataset_elsewhere(benchmark, run):
+        return None
+    return find_dataset(session, benchmark.dataset_ref)
+
+
+def has_dataset_elsewhere(benchmark: Benchmark, run: BenchmarkRun | None) -> bool:
     """Whether the items live in the source: that of the benchmark, or of its newest run where agents have their own."""
     source = benchmark.source or (run and run.plan and run.plan.source)
     return bool(source and TRACE_SOURCES.get(source).has_datasets)
 
 
-def _find_newest_run(session: Session, benchmark_id: str) -> BenchmarkRun | None:
+def find_newest_run(session: Session, benchmark_id: str) -> BenchmarkRun | None:
     """The newest completed run that still has its traces."""
     statement = (
         select(BenchmarkRun)

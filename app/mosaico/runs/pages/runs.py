@@ -60,7 +60,7 @@ OnlyIds = Annotated[list[str] | None, Query(alias="id", max_length=DEFAULT_LIMIT
 
 class RunRow(NamedTuple):
     """A run in the list; `outcome` is the verdict of the whole run, empty without one; `decided_by` names the KPI from which it
-    follows, unless it is the one that stands for the benchmark.
+    follows, unless it is the one that stands for the benchmark; `dataset` has the version whose items it tests.
     """
 
     id: str
@@ -71,6 +71,7 @@ class RunRow(NamedTuple):
     agent: str
     benchmark: str
     run_name: str | None
+    dataset: str | None
     traces: str
     created_at: datetime
     completed_at: datetime | None
@@ -322,6 +323,9 @@ def _row(
         agent=agents.get(run["agent_id"], run["agent_id"]),
         benchmark=benchmarks.get(run["benchmark_id"], run["benchmark_id"]),
         run_name=run["run_name"],
+        dataset=None
+        if run["dataset_version"] is None
+        else f"{run['dataset_name']} v{run['dataset_version']}",
         traces=f"{run['traces_processed']:,} of {total:,}"
         if total
         else f"{run['traces_collected']:,}",

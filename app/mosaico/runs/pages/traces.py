@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from fastapi import Depends, Path, Query, Request, Response
 from sqlalchemy.orm import Session
 
-from mosaico.access.deps import READ
+from mosaico.access.deps import READ, get_caller
 from mosaico.agents.models import Agent
-from mosaico.annotations.queries import list_shown_annotations
+from mosaico.annotations.queries import find_own_annotation, list_shown_annotations
 from mosaico.benchmarks.models import Benchmark
 from mosaico.comparison.deciding_metric import NOTHING_DECIDES, find_deciding_metric
 from mosaico.core.errors import Invalid
@@ -148,6 +148,7 @@ def show_trace(
         traces = build_url(f"{path_of('runs', run_id)}/traces", shown_filter)
         steps = [*list_crumbs(session, run), Crumb("Traces", traces)]
         annotated = list_shown_annotations(session, run_id=[run.id], trace_id=trace.trace_id)
+        own = find_own_annotation(session, run.id, trace.trace_id, get_caller(request).key_id)
         baseline = run.verdict.baseline.run_ids[0] if run.verdict and run.verdict.baseline else None
         dataset_name = name_dataset(session, run)
     right = is_right_answer(run.metric_keys or [], detail.result, decider)
@@ -183,6 +184,8 @@ def show_trace(
         baseline=baseline,
         dataset_name=dataset_name,
         annotated=annotated,
+        own=own,
+        here=_trace_url(run, trace_id, shown_filter),
     )
 
 

@@ -10,7 +10,7 @@ import typer
 from mosaico.core.console.api_client import ApiClient
 from mosaico.core.console.files import open_input, write_text
 from mosaico.core.console.resource import Limit
-from mosaico.core.console.service import open_api
+from mosaico.core.console.service import complete_ids, open_api
 from mosaico.core.console.table import (
     JSON,
     Column,
@@ -18,6 +18,8 @@ from mosaico.core.console.table import (
     print_change,
     print_link,
     print_page,
+    print_table,
+    tabulate,
     time_field,
 )
 from mosaico.core.console.terminal import (
@@ -27,10 +29,13 @@ from mosaico.core.console.terminal import (
     WrongUsage,
     Yes,
     confirm,
+    print_json,
     print_result,
+    print_status,
 )
 from mosaico.core.errors import NotFound
 from mosaico.core.web.page_paths import path_of
+from mosaico.traces.datasets.health_text import FINDING_COLUMNS, describe_health, list_findings
 from mosaico.traces.files.options import InputOptions, open_reader
 
 PATH = "/datasets"
@@ -257,6 +262,29 @@ def add_trace(
     _print_edit(result, pages_url, output)
 
 
+@cli.command("health")
+def show_health(
+    *,
+    benchmark: Annotated[
+        str, typer.Argument(metavar="BENCHMARK", autocompletion=complete_ids("/benchmarks"))
+    ],
+    output: Format = OutputFormat.TABLE,
+) -> None:
+    """Show what is wrong with the items of the dataset of a benchmark: those that never vary, that flip while the agent
+    stays the same, that are there twice, or whose expected answer annotators call wrong; and the size for a smaller drop.
+    """
+    with open_api() as api:
+        path = f"/benchmarks{path_of(api.full_id('/benchmarks', benchmark))}/dataset-health"
+        health, address = api.get(path), f"{api.pages_url}{path}"
+    if output is OutputFormat.JSON:
+        print_json(health)
+    else:
+        print_table(tabulate(list_findings(health), FINDING_COLUMNS))
+        for sentence in describe_health(health):
+            print_status(sentence)
+    print_link(address, output)
+
+
 def _find(api: ApiClient, name: str) -> JSON:
     # It brings pydantic along, which `--help` must not import.
     from mosaico.traces.datasets.errors import DatasetNotFound
@@ -303,7 +331,7 @@ def _read_kept(api: ApiClient, dataset: JSON, item_id: str, expected: str | None
 
 def _read_lines(file: Path, options: InputOptions) -> Iterable[bytes]:
     """The items of a file as the service reads them: an export as it is, of any other file what its columns say."""
-    from mosaico.traces.datasets.items_file import is_export, read_items_file, write_items
+    from mosaico.traces.datasets.items_file import is_export, read_items_file, write_partial_items
     from mosaico.traces.execution.items import items_of
 
     with open_input(file) as source:
@@ -311,11 +339,11 @@ def _read_lines(file: Path, options: InputOptions) -> Iterable[bytes]:
     if is_export(content.partition(b"\n")[0]):
         return [content]
     if str(file) == "-":
-        items = read_items_file("stdin", BytesIO(content))
+        items = read_items_file("stdin", BytesIO(content)).items
     else:
         with open_reader(options).open_items(file) as traces:
             items = items_of(traces, str(file))
-    return [line.encode() for line in write_items(items, "jsonl")]
+    return [line.encode() for line in write_partial_items(items)]
 
 
 def _print_edit(result: JSON, pages_url: str, output: OutputFormat) -> None:

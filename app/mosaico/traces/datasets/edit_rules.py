@@ -1,7 +1,7 @@
 """What an edit does to the items of a dataset; pure."""
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -53,6 +53,42 @@ def apply_edit(
         if state is not None and not state.is_retired:
             changes.retired.append(state.item)
     return changes
+
+
+def keep_unsaid(item: DatasetItem, state: ItemState | None) -> DatasetItem:
+    """An item that says a part only, with the rest of the stored one: its expected answers, and the tags and attributes with
+    other names. Nothing is kept of an item that is new or retired, or whose texts were erased.
+    """
+    if state is None or state.is_retired or not state.item.input:
+        return item
+    stored = state.item
+    merged = replace(
+        item,
+        tags=_merge_tags(stored.tags, item.tags),
+        attributes={**stored.attributes, **item.attributes},
+    )
+    if item.expected_output is not None or item.expected_any or item.expected_all:
+        return merged
+    return replace(
+        merged,
+        expected_output=stored.expected_output,
+        expected_any=stored.expected_any,
+        expected_all=stored.expected_all,
+    )
+
+
+def _merge_tags(stored: Sequence[str], said: Sequence[str]) -> tuple[str, ...]:
+    """The tags of an item with those that are said in place of the ones with their names: a column `category` says
+    `category:…`. Tags without a name are said together.
+    """
+    names = {_name_of_tag(tag) for tag in said}
+    kept = [tag for tag in stored if tag in said or _name_of_tag(tag) not in names]
+    return tuple(dict.fromkeys((*kept, *said)))
+
+
+def _name_of_tag(tag: str) -> str:
+    name, has_name, _ = tag.partition(":")
+    return name if has_name else ""
 
 
 def digest_of_question(text: str) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import ColumnElement, select, tuple_, update
+from sqlalchemy import ColumnElement, and_, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from mosaico.core.batches import batched
@@ -18,7 +18,9 @@ USER: Final = "user"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasedItem:
-    """The items to erase: those with an ID, of one dataset or of any, or those whose attribute `user` names somebody."""
+    """The items to erase: those with an ID, of one dataset or of any, and those that were made of their traces under
+    another ID; or those whose attribute `user` names somebody.
+    """
 
     item_id: str | None
     user_id: str | None
@@ -30,10 +32,16 @@ class ErasedItem:
             user: ColumnElement[str] = DatasetItemState.attributes[USER].astext
             return user == self.user_id
         of_item: ColumnElement[bool] = DatasetItemState.item_id == self.item_id
+        made_of: ColumnElement[bool] = DatasetItemState.origin["item_id"].astext == self.item_id
         if self.dataset is None:
-            return of_item
+            return or_(of_item, made_of)
         named = select(Dataset.id).where(Dataset.name == self.dataset)
-        return of_item & DatasetItemState.dataset_id.in_(named)
+        is_of_dataset: ColumnElement[bool] = (
+            DatasetItemState.origin["dataset"].astext == self.dataset
+        )
+        return or_(
+            and_(of_item, DatasetItemState.dataset_id.in_(named)), and_(made_of, is_of_dataset)
+        )
 
 
 def list_datasets_with(session: Session, item_id: str) -> list[str]:

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, Any, Final, Literal, TypeAlias
+from typing import IO, Any, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
@@ -50,14 +50,20 @@ def item_of_content(content: ItemContent) -> DatasetItem:
     )
 
 
+class ItemsFile(NamedTuple):
+    """The items of a file, and the IDs of those that say a part of an item only: a dataset keeps the rest of them."""
+
+    items: list[DatasetItem]
+    partial_ids: frozenset[str]
+
+
 def write_items(items: Iterable[DatasetItem], file_format: ItemsFormat) -> Iterator[str]:
-    """The lines of an export; of CSV the first one has the names of the columns."""
+    """The lines of an export; of CSV the first one has the names of the columns. Each item has all fields: an import replaces
+    the stored one.
+    """
     if file_format == "jsonl":
         for item in items:
-            fields = {
-                name: value for name, value in _document(item).items() if value or name == "id"
-            }
-            yield json.dumps(fields, ensure_ascii=False) + "\n"
+            yield json.dumps(_document(item), ensure_ascii=False) + "\n"
         return
     yield _csv_line(COLUMNS)
     for item in items:
@@ -65,7 +71,14 @@ def write_items(items: Iterable[DatasetItem], file_format: ItemsFormat) -> Itera
         yield _csv_line([_cell(name, document[name]) for name in COLUMNS])
 
 
-def read_items_file(name: str, file: IO[bytes]) -> list[DatasetItem]:
+def write_partial_items(items: Iterable[DatasetItem]) -> Iterator[str]:
+    """Lines of JSON with what items say: an import keeps the rest of the stored ones."""
+    for item in items:
+        said = {name: value for name, value in _document(item).items() if value}
+        yield json.dumps({"id": item.id, **said}, ensure_ascii=False) + "\n"
+
+
+def read_items_file(name: str, file: IO[bytes]) -> ItemsFile:
     """The items of a file: an export as it was written, of any other text file what its columns are read as.
 
     Raises: `UnreadableItems` with the line, and the errors of files of results.
@@ -77,11 +90,11 @@ def read_items_file(name: str, file: IO[bytes]) -> list[DatasetItem]:
             f"{name}: it is not a text file; send CSV or JSON Lines, or use `mosaico items import`, which reads more formats"
         )
     if first_line == _HEADER:
-        return [*_read_csv(name, file)]
+        return ItemsFile([*_read_csv(name, file)], frozenset())
     if is_export(first_line):
-        return [*_read_lines(name, file)]
-    items = map(item_of, read_items(name, file))
-    return unique_items(filter(None, items), name)
+        return _read_lines(name, file)
+    items = unique_items(filter(None, map(item_of, read_items(name, file))), name)
+    return ItemsFile(items, frozenset(item.id for item in items))
 
 
 def is_export(first_line: bytes) -> bool:
@@ -126,10 +139,16 @@ def _item_of_row(name: str, line: int, row: list[str]) -> DatasetItem:
     return _item_of_document(name, line, document)
 
 
-def _read_lines(name: str, file: IO[bytes]) -> Iterator[DatasetItem]:
+def _read_lines(name: str, file: IO[bytes]) -> ItemsFile:
+    items, partial_ids = [], set[str]()
     for number, line in enumerate(file, 1):
         if line.strip():
-            yield _item_of_document(name, number, _parse(name, number, line.removeprefix(_MARK)))
+            document = _parse(name, number, line.removeprefix(_MARK))
+            item = _item_of_document(name, number, document)
+            items.append(item)
+            if not {*COLUMNS} <= document.keys():
+                partial_ids.add(item.id)
+    return ItemsFile(items, frozenset(partial_ids))
 
 
 def _parse(name: str, line: int, text: str | bytes) -> Any:

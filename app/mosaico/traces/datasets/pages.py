@@ -15,7 +15,7 @@ from mosaico.core.parameter_names import UserInterface, messages_for
 from mosaico.core.resources import Resources
 from mosaico.core.schemas import ShortText, WireModel
 from mosaico.core.web.deps import Res
-from mosaico.core.web.forms.sent_fields import FormFields, SentForm, check_form
+from mosaico.core.web.forms.sent_fields import FormFields, SentForm, check_form, local_path
 from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.pages import Crumb, build_url, list_in_api, render_page, see_other
 from mosaico.core.web.query_parameters import ListQuery
@@ -113,7 +113,7 @@ def change_item(request: Request, dataset_id: DatasetId, form: SentForm, res: Re
         return _render_item(
             request, res, dataset_id, item_id, typed=form, errors=errors, status=409
         )
-    return see_other(page)
+    return see_other(local_path(form.text("next"), page))
 
 
 @router.post("/datasets/import", dependencies=RUN)
@@ -138,10 +138,11 @@ def _import(request: Request, res: Resources, form: FormData) -> Response:
     if not isinstance(file, UploadFile) or not file.filename:
         raise Invalid("the file is missing; choose a file of items")
     with messages_for(UserInterface.UPLOAD_FORM):
-        items = read_items_file(file.filename, file.file)
+        read = read_items_file(file.filename, file.file)
     edit = ItemEdit(
         base_version=checked.body.base_version,
-        items=items,
+        items=read.items,
+        partial_ids=read.partial_ids,
         replaces_all="replace" in form,
         note=checked.body.note,
     )

@@ -245,6 +245,14 @@ def list_changed_since(
     return changed[: MAX_NAMED + 1]
 
 
+def list_edited_ids(session: Session, dataset_id: str, version: int) -> set[str]:
+    """The IDs of the items that versions after this one changed, added or retired."""
+    statement = select(DatasetItemState.item_id).where(
+        DatasetItemState.dataset_id == dataset_id, DatasetItemState.version > version
+    )
+    return set(session.scalars(statement.distinct()))
+
+
 def item_of_state(row: DatasetItemState, *, is_tagged: bool = True) -> DatasetItem:
     """The item of a row; with the tag of its task, where it does not ask what it asked first."""
     tag = (f"{TASK_TAG}{row.question}",) if is_tagged and row.question else ()

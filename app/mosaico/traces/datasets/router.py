@@ -122,10 +122,14 @@ def import_items(
     ] = False,
     note: Annotated[ShortText | None, Query(description="Reason, stored with the version.")] = None,
 ) -> Response:
-    """Add and change items from a file, CSV or JSON Lines: one new version."""
+    """Add and change items from a file, CSV or JSON Lines: one new version. An item of an export replaces the stored one; of
+    other files it keeps what the file does not say.
+    """
+    file = read_items_file("the file", upload.file)
     edit = ItemEdit(
         base_version=base_version,
-        items=read_items_file("the file", upload.file),
+        items=file.items,
+        partial_ids=file.partial_ids,
         replaces_all=replace,
         note=note,
     )

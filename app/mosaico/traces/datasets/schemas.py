@@ -82,11 +82,15 @@ class EditResult(WireModel):
 
 
 class ItemOrigin(WireModel):
-    """The trace that an item was made from."""
+    """The trace that an item was made from; `itemId` and `dataset` are those of the trace, as far as is known."""
 
     run_id: str | None = None
     upload_id: str | None = None
     trace_id: str
+    item_id: StoredText | None = None
+    dataset: Annotated[
+        StoredText | None, Field(description="Dataset of the run or the upload that has the trace.")
+    ] = None
 
 
 class DatasetItemStateView(WireModel):

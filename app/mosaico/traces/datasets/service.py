@@ -19,6 +19,7 @@ from mosaico.traces.datasets.edit_rules import (
     ItemState,
     apply_edit,
     digest_of_question,
+    keep_unsaid,
     storable_item,
 )
 from mosaico.traces.datasets.errors import (
@@ -44,7 +45,8 @@ class ItemEdit:
     """An edit against `base_version`: items to add or change, and IDs of those to retire.
 
     `replaces_all`: items that it does not name are retired. `origins` are the traces that items were made from, by
-    item ID, and `redact` the rules of their benchmark, besides those of all who read the dataset.
+    item ID, and `redact` the rules of their benchmark, besides those of all who read the dataset. Items of `partial_ids`
+    keep what they do not say.
     """
 
     base_version: int
@@ -54,6 +56,7 @@ class ItemEdit:
     note: str | None = None
     origins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     redact: RedactionRules | None = None
+    partial_ids: Collection[str] = ()
 
 
 def create_dataset(session: Session, name: str) -> Dataset:
@@ -92,6 +95,10 @@ def edit_dataset(
     named_ids = [*(item.id for item in items), *edit.retired_ids]
     _require_unchanged(session, dataset, edit, None if edit.replaces_all else named_ids)
     current = queries.read_edited_items(session, dataset, None if edit.replaces_all else named_ids)
+    items = [
+        keep_unsaid(item, current.get(item.id)) if item.id in edit.partial_ids else item
+        for item in items
+    ]
     retired_ids = _retired_ids(dataset, edit, items, current)
     changes = apply_edit(current, items, retired_ids)
     if not changes.is_empty:

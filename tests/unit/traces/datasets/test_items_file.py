@@ -46,7 +46,7 @@ def test_export__reads_back_as_the_same_items(
     items: list[DatasetItem], file_format: ItemsFormat
 ) -> None:
     content = "".join(write_items(items, file_format)).encode()
-    assert read_items_file("items", io.BytesIO(content)) == items
+    assert read_items_file("items", io.BytesIO(content)) == (items, frozenset())
 
 
 def test_export__has_no_cell_that_a_spreadsheet_runs() -> None:
@@ -56,9 +56,10 @@ def test_export__has_no_cell_that_a_spreadsheet_runs() -> None:
 
 def test_table_of_a_user__is_read_by_its_columns() -> None:
     table = b"id,question,answer\nq1,Who?,Ann\n"
-    assert read_items_file("questions.csv", io.BytesIO(table)) == [
-        DatasetItem(id="q1", input="Who?", expected_output="Ann")
-    ]
+    assert read_items_file("questions.csv", io.BytesIO(table)) == (
+        [DatasetItem(id="q1", input="Who?", expected_output="Ann")],
+        frozenset({"q1"}),
+    )
 
 
 @pytest.mark.parametrize(
