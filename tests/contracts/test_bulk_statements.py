@@ -39,7 +39,11 @@ TOOLS: Final = {
 MAX_ROWS: Final = 10_000
 MAX_BYTES: Final = 32 * 1024**2
 # Tables of the job engine are not ours.
-KEYS_OF_OTHERS: Final = {"procrastinate_jobs": [["id"]], "procrastinate_workers": [["id"]]}
+KEYS_OF_OTHERS: Final = {
+    "alembic_version": [["version_num"]],
+    "procrastinate_jobs": [["id"]],
+    "procrastinate_workers": [["id"]],
+}
 
 
 class Place(NamedTuple):

@@ -55,7 +55,7 @@ def test_wheel__contains_every_file_of_the_package_and_the_migrations(
     package = {f"mosaico/{name}" for name in files_of_checkout(PACKAGE)}
     migrations = {f"mosaico/migrations/{name}" for name in files_of_checkout(ROOT / "migrations")}
     assert {"mosaico/py.typed", "mosaico/core/web/templates/base.html"} <= package
-    assert "mosaico/migrations/versions/0001_first_schema.py" in migrations
+    assert "mosaico/migrations/versions/1_0_schema.sql" in migrations
     in_package = {name for name in wheel_names if name.startswith("mosaico/")}
     assert in_package == package | migrations | {"mosaico/alembic.ini"}
 

@@ -15,6 +15,7 @@ ONE_ROW: Final[Mapping[str, str]] = {
     "mosaico.access.service.record_use": "api_keys",
     "mosaico.access.sessions.log_in_with_link": "login_links",
     "mosaico.access.sessions.log_out": "browser_sessions",
+    "mosaico.core.migrations.take_over_last_schema": "alembic_version",
     "mosaico.annotations.service.save_annotation": "annotations",
     "mosaico.comparison.baselines.pin_baseline": "benchmark_baselines",
     "mosaico.comparison.comparison_store._store": "stored_comparisons",

@@ -213,7 +213,8 @@ def take_over_last_schema(connection: Connection) -> None:
     """Record version 1.0 for a database with the last schema before it, which is the same."""
     if _recorded_revision(connection) == LAST_BEFORE_RELEASE:
         connection.execute(
-            text("UPDATE alembic_version SET version_num = :release"), {"release": FIRST_RELEASE}
+            text("UPDATE alembic_version SET version_num = :release WHERE version_num = :last"),
+            {"release": FIRST_RELEASE, "last": LAST_BEFORE_RELEASE},
         )
 
 

@@ -239,16 +239,16 @@ def _dataset_of_langfuse(
     environment: Mapping[str, str], default: str, ask: Ask
 ) -> tuple[str | None, list[Trace], list[str]]:
     """The dataset of the project, its items, and what was guessed; None where the project has no dataset."""
-    try:
-        # The SDK of Langfuse takes long to import, and is an extra.
-        from mosaico.harness.langfuse_export import (
-            langfuse_project,
-            list_datasets,
-            read_dataset_items,
-        )
-        from mosaico.traces.execution.items import item_of_document
+    # The SDK of Langfuse takes long to import.
+    from mosaico.harness.langfuse_export import (
+        langfuse_project,
+        list_datasets,
+        read_dataset_items,
+    )
+    from mosaico.traces.execution.items import item_of_document
 
-        project = langfuse_project(environment)
+    project = langfuse_project(environment)
+    try:
         names = list_datasets(project)
         if not names:
             return None, [], []

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 from standardwebhooks.webhooks import Webhook as Reference
+from structlog.testing import capture_logs
 
 from demo.receiver import ReceivedWebhook, is_signed, receiving
 from demo.tour import Api, show
@@ -41,7 +42,8 @@ def working_api(service: Service) -> Iterator[Api]:
 def test_demo_tour__second_run_fires_alert_and_signed_webhook(
     service: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with working_api(service) as api:
+    # The worker of the test logs to the output of the demo.
+    with capture_logs(), working_api(service) as api:
         last_run = show(api)
     output = capsys.readouterr().out
     first, second, verdict, items, alert_line, message, webhook = output.splitlines()
