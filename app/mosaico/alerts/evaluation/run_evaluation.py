@@ -189,10 +189,8 @@ def _fallen_slice(
     result: RunResult, changed: WhatChanged | None, columns: Sequence[str]
 ) -> FallenSlice | None:
     """The slice that fell alone by a watched metric; None where the run was compared with another one."""
-    fallen, recorded = (
-        result.verdicts.run.fallen_slice,
-        result.record and result.record.what_changed,
-    )
+    fallen = result.verdicts.run.fallen_slice
+    recorded = result.record.what_changed if result.record else None
     if fallen is None or changed is None or recorded is None or fallen.metric not in columns:
         return None
     return fallen if recorded.baseline_run_id == changed.baseline_run_id else None
