@@ -350,7 +350,10 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Run everything on this machine: embedded database, API, worker and scheduler."""
+    """Run everything on this machine: embedded database, API, worker and scheduler.
+
+    MOSAICO_HOST and MOSAICO_PORT set the address, MOSAICO_DATA_DIR the data folder.
+    """
     from mosaico.core.settings import load_settings
     from mosaico.serve import serve_all
 

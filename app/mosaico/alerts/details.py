@@ -9,7 +9,7 @@ from pydantic import Field
 from mosaico.core.schemas import StoredText, WireModel
 from mosaico.kpis.judge_types import PeopleAgreement
 from mosaico.kpis.series_types import RunsEvidence
-from mosaico.kpis.verdict_types import ValueVerdict
+from mosaico.kpis.verdict_types import FallenSlice, ValueVerdict
 from mosaico.run_store.recorded_attributes import WhatChanged
 from mosaico.statistics.anomaly import AnomalyMethod, AnomalyScore
 
@@ -92,6 +92,12 @@ class AlertDetails(WireModel):
         WhatChanged | None,
         Field(
             description="The same differences with what of the drop they cover; null where no run before is known."
+        ),
+    ] = None
+    fallen_slice: Annotated[
+        FallenSlice | None,
+        Field(
+            description="The slice of the items that fell alone against the same earlier run; null without one."
         ),
     ] = None
     rule_revision: Annotated[

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from mosaico.alerts.details import AlertDetails
 from mosaico.alerts.level_change import BAD_STATES, AlertFields, describe_change, describe_levels
 from mosaico.alerts.rules import AlertEventState
-from mosaico.comparison.attribute_text import describe_what_changed
+from mosaico.comparison.attribute_text import describe_fallen_slice, describe_what_changed
 from mosaico.comparison.judge_text import describe_weak_judges
 from mosaico.core.text import describe_duration, format_in_zone, format_number
 from mosaico.core.web.page_paths import (
@@ -308,6 +308,8 @@ def _first_line(alert: AlertFields, zone: tzinfo) -> str:
 
 
 def _changes(details: AlertDetails) -> Iterator[str]:
+    if details.fallen_slice is not None:
+        yield describe_fallen_slice(details.fallen_slice)
     changed = details.what_changed
     if changed is not None:
         prefix = "Changed: " if changed.differences else ""

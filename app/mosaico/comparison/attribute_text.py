@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from mosaico.core.text import count_noun, join_words
+from mosaico.core.text import count_noun, format_decimal, join_words
+from mosaico.kpis.verdict_types import FallenSlice
 from mosaico.run_store.recorded_attributes import AttributeDifference, DifferenceKind, WhatChanged
 
 NOT_RECORDED: Final = (
@@ -110,6 +111,18 @@ def explain_drop(changed: WhatChanged) -> list[str]:
 def list_differences(changed: WhatChanged, limit: int = MAX_LINES) -> Sequence[str]:
     """The first differences without their numbers."""
     return [describe_difference(difference) for difference in changed.differences[:limit]]
+
+
+def describe_fallen_slice(fallen: FallenSlice) -> str:
+    """One sentence: which slice, by how much, and what the other items did."""
+    change, others = (
+        format_decimal(value, "+.3f") for value in (fallen.change, fallen.other_change)
+    )
+    return (
+        f"Only {fallen.tag} fell: {fallen.metric} {change} over its {count_noun(fallen.items, 'item')}, {others} over"
+        f" the {fallen.other_items:,} others (p {format_decimal(fallen.p_adjusted, '.2g')}, adjusted for"
+        f" {count_noun(fallen.slices, 'slice')})."
+    )
 
 
 def _lines(changed: WhatChanged, limit: int) -> Iterator[str]:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
+from mosaico.comparison.attribute_text import describe_fallen_slice
 from mosaico.comparison.comparison_rules import metric_rule, spec_of
 from mosaico.comparison.deciding_metric import first_share
-from mosaico.core.text import count_noun, format_decimal
 from mosaico.items.flipped import item_means
 from mosaico.items.matrix import ItemPairing
 from mosaico.kpis.verdict_types import FallenSlice, RunVerdict
@@ -65,18 +65,6 @@ def with_fallen_slice(verdict: RunVerdict, fallen: FallenSlice | None) -> RunVer
         return verdict
     explanation = f"{describe_fallen_slice(fallen)} {verdict.explanation}"
     return verdict.model_copy(update={"fallen_slice": fallen, "explanation": explanation})
-
-
-def describe_fallen_slice(fallen: FallenSlice) -> str:
-    """One sentence: which slice, by how much, and what the other items did."""
-    change, others = (
-        format_decimal(value, "+.3f") for value in (fallen.change, fallen.other_change)
-    )
-    return (
-        f"Only {fallen.tag} fell: {fallen.metric} {change} over its {count_noun(fallen.items, 'item')}, {others} over"
-        f" the {fallen.other_items:,} others (p {format_decimal(fallen.p_adjusted, '.2g')}, adjusted for"
-        f" {count_noun(fallen.slices, 'slice')})."
-    )
 
 
 def _harms(decider: DecidingMetric, pairing: ItemPairing) -> dict[str, float]:

@@ -96,7 +96,7 @@ def test_files__uploads_of_two_nights(service: Service, shell: Shell, folder: Pa
     write_answers(folder / "today.csv", 2)
     set_up(shell)
     upload = ("datasets", "upload", "today.csv", "--name", "support", "--run-name")
-    shell.ok(*upload, "monday")
+    assert "mosaico runs start support-nightly support" in shell.ok(*upload, "monday").stderr
     night(service)
     write_answers(folder / "today.csv", 40)
     shell.ok(*upload, "tuesday")

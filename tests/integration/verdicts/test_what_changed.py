@@ -77,6 +77,26 @@ def test_run__no_recorded_change_names_what_is_the_same(
     assert "model, promptVersion" in html
 
 
+def test_alert__names_the_slice_that_fell_alone(
+    service: Service, complete_run: CompleteRun
+) -> None:
+    """16 of 40 items are about refunds: 15 of them fall, and no other one."""
+    service.post("/alert-configs", RULE)
+    for night, failed in (("monday", range(0)), ("tuesday", range(15))):
+        topics = (
+            trace | {"attributes": {"topic": "refund" if number < 16 else f"other-{number % 3}"}}
+            for number, trace in enumerate(traces(failed))
+        )
+        complete_run(night, list(topics))
+
+    [alert] = service.list_items("/alerts")
+    fallen = alert["details"]["fallenSlice"]
+    assert (fallen["tag"], fallen["items"], fallen["otherChange"]) == ("topic:refund", 16, 0.0)
+    [message] = service.list_items("/inbox")
+    assert "topic:refund" in " ".join(message["items"][0]["sentences"])
+    assert "topic:refund" in service.client.get(f"/alerts/events/{alert['id']}").text
+
+
 def test_compared_runs__say_what_changed_between_them(
     service: Service, complete_run: CompleteRun
 ) -> None:

@@ -1,6 +1,6 @@
 """Evaluates the alert rules that watch a run, from stored rows, before any write."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
@@ -20,6 +20,8 @@ from mosaico.alerts.schemas import rule_spec
 from mosaico.comparison.attribute_differences import MAX_DIFFERENCES
 from mosaico.comparison.attribute_text import list_differences
 from mosaico.core.db import Database
+from mosaico.kpis.verdict_types import FallenSlice
+from mosaico.run_store.recorded_attributes import WhatChanged
 from mosaico.run_store.rules import RunStatus
 from mosaico.run_store.run_history import PastRun
 from mosaico.run_store.run_result import RunResult
@@ -176,10 +178,22 @@ class AlertEvaluationService:
                 # The first run that is measured differently has no history, but a cause.
                 else result.verdicts.run.measured_differently,
                 "what_changed": changed,
+                "fallen_slice": _fallen_slice(result, changed, columns),
                 "traces": finders.traces.find(rule, assessment, columns, previous),
             }
         )
         return replace(assessed, assessment=replace(assessment, details=details))
+
+
+def _fallen_slice(
+    result: RunResult, changed: WhatChanged | None, columns: Sequence[str]
+) -> FallenSlice | None:
+    """The slice that fell alone by a watched metric; None where the run was compared with another one."""
+    fallen = result.verdicts.run.fallen_slice
+    recorded = result.record.what_changed if result.record else None
+    if fallen is None or changed is None or recorded is None or fallen.metric not in columns:
+        return None
+    return fallen if recorded.baseline_run_id == changed.baseline_run_id else None
 
 
 def _run_of(result: RunResult) -> PastRun:

@@ -21,6 +21,7 @@ from mosaico.alerts.publishing import DisplayNameReader
 from mosaico.alerts.rule_records import read_false_alarms
 from mosaico.alerts.rules import AlertEventState
 from mosaico.benchmarks.queries import list_owner_names
+from mosaico.comparison.attribute_text import describe_fallen_slice
 from mosaico.comparison.change_view import explain_missing_changes, view_changes
 from mosaico.core.keyset import MAX_LIMIT
 from mosaico.core.web.deps import Res
@@ -165,6 +166,7 @@ def _view(session: Session, event: AlertEvent, now: datetime) -> dict[str, Any]:
         "value": None if event.value is None else figures.write(event.value),
         "expected": _expected(event.baseline, details, figures),
         "change": _change(details),
+        "fallen_slice": details.fallen_slice and describe_fallen_slice(details.fallen_slice),
         "changes": changed and view_changes(changed),
         "no_changes": explain_missing_changes(run) if run else "the alert is about no run",
         "silences": [

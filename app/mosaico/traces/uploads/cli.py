@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from mosaico.core.console.api_client import ApiClient
 from mosaico.core.console.files import iter_chunks, open_input
 from mosaico.core.console.filter_options import text_filter
 from mosaico.core.console.resource import Resource
@@ -90,7 +91,8 @@ def upload(
         parameters["reader"] = reader.reader.text if reader.reader else None
         dataset = api.upload(PATH, lines, parameters)
         pages_url = api.pages_url
-    _print_stored(dataset, pages_url, output)
+        next_step = _next_step(api, dataset["name"])
+    _print_stored(dataset, next_step, pages_url, output)
     if reader.directions:
         print_status(format_cell(_describe_directions(reader.directions)))
 
@@ -130,7 +132,8 @@ def import_results(
             f"{PATH}/import", iter_chunks(result), parameters, content_type="application/json"
         )
         pages_url = api.pages_url
-    _print_stored(dataset, pages_url, output)
+        next_step = _next_step(api, dataset["name"])
+    _print_stored(dataset, next_step, pages_url, output)
 
 
 datasets.add_list(
@@ -204,7 +207,16 @@ def _parameters(
     }
 
 
-def _print_stored(dataset: JSON, pages_url: str, output: OutputFormat) -> None:
+def _next_step(api: ApiClient, dataset: str) -> str:
+    """The command that judges the uploads of a dataset: a run of the benchmark that reads it, if there is one."""
+    for benchmark in api.items("/benchmarks"):
+        if benchmark["datasetRef"] == dataset and benchmark["source"] in (None, "local"):
+            agent = next(iter(benchmark["evaluates"]), "AGENT")
+            return f"mosaico runs start {benchmark['id']} {agent}"
+    return f"mosaico benchmarks create --dataset {format_cell(dataset)}"
+
+
+def _print_stored(dataset: JSON, next_step: str, pages_url: str, output: OutputFormat) -> None:
     ignored_keys = dataset["ignoredKeys"]
     lines = [
         f"traces stored: {dataset['traceCount']} ({format_bytes(dataset['sizeBytes'])})",
@@ -213,7 +225,7 @@ def _print_stored(dataset: JSON, pages_url: str, output: OutputFormat) -> None:
             if ignored_keys
             else []
         ),
-        f"next: `mosaico benchmarks create --dataset {format_cell(dataset['name'])}`",
+        f"next: `{next_step}`",
     ]
     print_change(dataset, output, lines, dataset["id"])
     print_link(f"{pages_url}{path_of('datasets', dataset['id'])}", output)
