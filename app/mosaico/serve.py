@@ -26,7 +26,7 @@ from mosaico.access.service import FirstKey, ensure_first_admin_key
 from mosaico.access.sessions import create_login_link
 from mosaico.core.encryption import Secret
 from mosaico.core.errors import AppError, Unavailable
-from mosaico.core.migrations import upgrade
+from mosaico.core.migrations import current_revision, pending_revisions, upgrade
 from mosaico.core.network_policy import ALLOW_SETTING, PRIVATE_NETWORKS
 from mosaico.core.settings import Settings, base_url
 from mosaico.core.web.listener import LISTENER_FD, bind_listener
@@ -90,7 +90,7 @@ def serve_all(settings: Settings, print_line: Callable[[str], None]) -> None:
         owned_database(settings, on_move=database_moved.set) as url,
     ):
         # Once, before the children start, which refuse an old schema.
-        upgrade(direct_database_url(settings) or url)
+        upgrade_database(direct_database_url(settings) or url, print_line)
         first_key = _first_key(settings)
         environment = {
             **local_network_settings(settings),
@@ -108,6 +108,14 @@ def serve_all(settings: Settings, print_line: Callable[[str], None]) -> None:
                     print_line(line)
                 _supervise(children, stopping, database_moved)
     print_line("stopped")
+
+
+def upgrade_database(url: str, print_line: Callable[[str], None]) -> None:
+    """Upgrade the schema; of a database in use, say what is done."""
+    if current_revision(url) is not None:
+        for migration in pending_revisions(url):
+            print_line(f"upgrading the database: {migration}; only a backup leads back")
+    upgrade(url)
 
 
 def _bind_port(settings: Settings) -> socket.socket:

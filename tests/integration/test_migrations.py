@@ -23,6 +23,7 @@ from mosaico.core.migrations import (
     require_current_schema,
     upgrade,
 )
+from mosaico.serve import upgrade_database
 from tests.support.postgres import SharedServer, drop_database, make_database
 from tests.support.processes import start_command
 
@@ -103,9 +104,14 @@ def test_last_schema_before_the_release__is_taken_over(fresh_database_url: str) 
         require_current_schema(fresh_database_url)
     [pending] = pending_revisions(fresh_database_url)
     assert pending.startswith(f"{FIRST_RELEASE} ")
-    upgrade(fresh_database_url)
+    lines: list[str] = []
+    upgrade_database(fresh_database_url, lines.append)
+    assert len(lines) == 1
+    assert pending in lines[0]
     require_current_schema(fresh_database_url)
     assert pending_revisions(fresh_database_url) == []
+    upgrade_database(fresh_database_url, lines.append)
+    assert len(lines) == 1
 
 
 @pytest.mark.parametrize("revision", ["0001", "0002"])

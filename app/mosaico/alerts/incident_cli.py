@@ -67,7 +67,10 @@ def describe_acknowledged(incident: JSON) -> list[str]:
 def describe_noise(incident: JSON) -> list[str]:
     """What became of an incident that was noise, and what helps where it stays open."""
     if Condition(incident["condition"]).excludes_incidents:
-        return [_line(incident, "is noise; its runs count as ordinary runs again")]
+        return [
+            _line(incident, "is noise; its runs count as ordinary runs again"),
+            "falls of this size are ordinary now, and page later or not at all",
+        ]
     line = _line(incident, "counts as noise in the precision of its rule")
     if incident["state"] != IncidentState.OPEN or incident["alertConfigId"] is None:
         return [line]
