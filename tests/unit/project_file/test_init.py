@@ -228,20 +228,6 @@ def test_init__server_that_does_not_answer_is_said(folder: Path) -> None:
     assert "very-secret" not in (folder / "mosaico.yaml").read_text() + result.output
 
 
-def test_init__without_the_extra_of_langfuse_writes_the_file_and_says_how_to_install_it(
-    folder: Path, langfuse: FakeLangfuse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    langfuse.experiment(dataset="support", run="monday", items=3)
-    # None makes the import raise, as if the package were not installed.
-    monkeypatch.setitem(sys.modules, "langfuse", None)
-    monkeypatch.delitem(sys.modules, "mosaico.harness.langfuse_export", raising=False)
-    result = init(**keys_of(langfuse))
-    assert result.exit_code == 0, result.output
-    [guess] = [line for line in result.stderr.splitlines() if "mosaico[langfuse]" in line]
-    assert guess.startswith("guessed: ")
-    assert content(folder, **keys_of(langfuse))["source"] == "langfuse"
-
-
 def test_init__never_overwrites(folder: Path) -> None:
     (folder / "mosaico.yaml").write_text("mine")
     refused = init(OTEL_SERVICE_NAME="bot")
