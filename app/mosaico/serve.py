@@ -9,6 +9,7 @@ import contextlib
 import ipaddress
 import logging
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -320,5 +321,17 @@ def _start_message(settings: Settings, first_key: FirstKey, login_url: str) -> l
         f"  Swagger UI  {base_url(settings)}/swagger-ui.html",
         f"  admin key   {key}",
         f"  data        {settings.data_dir}",
+        *_other_terminals(settings),
         "  stop        Ctrl-C",
     ]
+
+
+def _other_terminals(settings: Settings) -> list[str]:
+    """What finds this service and its key from another terminal; nothing where the defaults do."""
+    values = {
+        f"MOSAICO_{field.upper()}": str(getattr(settings, field))
+        for field in ("host", "port", "data_dir")
+        if getattr(settings, field) != getattr(Settings.model_construct(), field)
+    }
+    exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
+    return [f"  commands    first, in another terminal: export {exports}"] if exports else []

@@ -9,7 +9,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 # Of libraries, which no module imports under this name.
 OTHER_CLASSES: Final = {"ExportTraceServiceRequest"}
 CLASS_NAME: Final = re.compile(r"`([A-Z][a-z]+(?:[A-Z][a-z]*)+)`")
-CONSTANT_NAME: Final = re.compile(r"`([A-Z]+(?:_[A-Z]+)*)` in `(app/[\w/]+\.py)`")
+CONSTANT_NAME: Final = re.compile(r"`([A-Z]+(?:_[A-Z]+)*)`\s+in\s+`(app/[\w/]+\.py)`")
 
 
 def unknown_classes(source: str) -> set[str]:

@@ -1,8 +1,10 @@
 """`mosaico serve` with real processes: killed processes are restarted, and a stop ends them all."""
 
 import os
+import re
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from mosaico.jobs.process_pool import ProcessPool
 from mosaico.postgres.launch import HOST, is_free
 from mosaico.postgres.server import EmbeddedPostgres
 from tests.support.deployment import TRACES, Deployment
+from tests.support.page_commands import run_command
 from tests.support.processes import children_of, lives, until
 from tests.support.serve import (
     ServiceProcesses,
@@ -158,6 +161,15 @@ def test_serve__children_of_a_killed_service_end_and_the_data_remains(
     service_processes.restart()
     assert postmaster_pid(service_processes) == postmaster
     assert deployment.service.get(f"/benchmark-runs/{run_id}")["status"] == "COMPLETED"
+
+
+def test_serve__says_what_another_terminal_sets(
+    service_processes: ServiceProcesses, deployment: Deployment, tmp_path: Path
+) -> None:
+    [export] = re.findall(r"another terminal: (export .*)", service_processes.serve.log)
+    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = run_command(f"{export}; mosaico keys list", environment, tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_serve__second_service_on_a_used_port_names_the_port_and_exits(

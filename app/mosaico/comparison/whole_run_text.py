@@ -6,9 +6,10 @@ from typing import Final
 from mosaico.comparison.change_text import format_limit
 from mosaico.core.parameter_names import parameter_name
 from mosaico.core.text import count_noun
+from mosaico.kpis.number_text import with_unit
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.sequential import DEFAULT_FALSE_PAGES, Scan, limit_of
-from mosaico.statistics.verdict_rules import Note, RunsBasis, Side
+from mosaico.statistics.verdict_rules import Note, RunsBasis, Scale, Side, Verdict
 
 ONE_LOOK: Final = (
     "One gate is one look: chance alone fails about one of 40 gates of an unchanged agent, which adds up when it runs on"
@@ -17,14 +18,17 @@ ONE_LOOK: Final = (
 
 
 def describe_whole_runs(deciding: Iterable[ValueVerdict], *, is_file: bool) -> list[str]:
-    """How much whole runs vary, of the first value that decides, in one sentence; none where nothing changed, or nothing
-    was compared.
+    """How much whole runs vary, of the value that regressed, otherwise of the first one that decides, in one sentence;
+    none where nothing changed, or nothing was compared.
     """
-    first = next((value for value in deciding if _contains_whole_runs(value)), None)
-    if first is None or first.whole_runs is None:
+    values = [value for value in deciding if _contains_whole_runs(value)]
+    value = min(values, key=lambda value: value.verdict is not Verdict.REGRESSED, default=None)
+    if value is None or value.whole_runs is None:
         return []
-    runs = first.whole_runs
-    size = f"{format_limit(_three_digits(runs.sd), first.scale)} beyond their items (standard deviation)"
+    runs = value.whole_runs
+    deviation = format_limit(_three_digits(runs.sd), value.scale)
+    unit = None if value.scale is Scale.RATIO else value.unit
+    size = f"{with_unit(deviation, unit)} beyond their items (standard deviation)"
     match runs.basis:
         case RunsBasis.GIVEN:
             return [f"Whole runs vary by {size}, as stated."]

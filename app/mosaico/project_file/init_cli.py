@@ -132,7 +132,7 @@ def _choose(discoveries: "list[Discovery]", kind: str | None, asker: "_Asker") -
         what = f"nothing for --from {kind}" if kind else "nothing that a benchmark can be made of"
         raise NothingFound(
             f"{what} is in this folder and the environment",
-            hint="two files of results (mosaico compare reads them), LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY,"
+            hint="two files of results whose columns have recognized names (docs/import.md), LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY,"
             " OTEL_SERVICE_NAME, a file of bash tasks or of ot-bench, or --agent-command './my-agent {input}'",
         )
     if len(usable) == 1 or usable[0].kind is SetupKind.COMMAND:

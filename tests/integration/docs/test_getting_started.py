@@ -5,9 +5,12 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from mosaico.cli import cli
+from mosaico.project_file.kinds import ObjectKind
+from mosaico.project_file.reading import parse_project_file
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
@@ -50,3 +53,22 @@ def test_getting_started__file_judges_files_and_says_the_line(folder: Path) -> N
     done = CliRunner().invoke(cli, ["compare", "last-week.csv", "today.csv"])
     assert done.stdout.startswith("REGRESSED: pass rate")
     assert block("compare-files.md", "text").strip() in done.stderr
+
+
+def test_getting_started__rule_names_the_endpoint(folder: Path) -> None:
+    assert CliRunner().invoke(cli, ["init"]).exit_code == 0
+    file = yaml.safe_load((folder / "mosaico.yaml").read_text())
+    shown = yaml.safe_load(block("getting-started.md", "yaml"))
+    rules, shown_rules = (
+        content["benchmarks"]["support-nightly"]["rules"] for content in (file, shown)
+    )
+    # The page changes what `init` has written.
+    assert [*shown_rules] == [*rules]
+    file["endpoints"] = shown["endpoints"]
+    rules.update(shown_rules)
+    environment = {"HOOK_URL": "http://127.0.0.1:9000/alerts"}
+    read = parse_project_file(yaml.safe_dump(file).encode(), environment, "mosaico.yaml")
+    [rule] = read.of_kind(ObjectKind.RULE)
+    [endpoint] = read.of_kind(ObjectKind.ENDPOINT)
+    assert rule.fields["endpoints"] == [endpoint.key.name]
+    assert endpoint.fields["recipient"] == environment["HOOK_URL"]

@@ -148,6 +148,17 @@ def test_assumption__is_said_where_as_much_rose_as_fell() -> None:
     assert [len(sentences) for sentences in texts] == [1, 0]
 
 
+def test_assumption__is_that_of_the_value_that_regressed_in_its_unit() -> None:
+    fell = change_of(passes(*[5] * 20, trials=5), passes(*[0] * 20, trials=5), run_sd=0.015)
+    rose = change_of(passes(*[0] * 20, trials=5), passes(*[5] * 20, trials=5), run_sd=4.4)
+    time = render_verdict("latency", rose, Scale.NUMBER, unit="ms")
+    rate = render_verdict("pass rate", fell, Scale.RATE)
+    [of_both] = describe_whole_runs([time, rate], is_file=True)
+    [of_time] = describe_whole_runs([time], is_file=True)
+    assert "by 0.015 beyond" in of_both
+    assert "by 4.4 ms beyond" in of_time
+
+
 def test_assumed_scale__follows_from_the_values() -> None:
     for is_amount in (False, True):
         assert assumed_scale(ValueRange(0.0, 1.0), is_amount=is_amount) is Scale.RATE

@@ -228,7 +228,9 @@ def test_unknown_metric__suggests_a_name() -> None:
 def test_errors__name_parameters_here_and_options_on_the_command_line(tmp_path: Path) -> None:
     path = tmp_path / "notes.csv"
     path.write_text("id,note\nq1,x\n")
-    with pytest.raises(Invalid, match=r"Name the column: columns=\{'output': 'COLUMN'\}$"):
+    with pytest.raises(
+        Invalid, match=r"Name the column: columns=\{'output': 'COLUMN'\} \(in the same way expected"
+    ):
         mosaico.score(path)
     assert (
         "Name the column: --map output=COLUMN" in CliRunner().invoke(score_cli, [str(path)]).stderr

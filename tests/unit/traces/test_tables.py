@@ -63,6 +63,9 @@ def test_parse_mapping__names_win_over_guesses_and_may_be_empty() -> None:
     [
         ("output", "'output' does not have the form FIELD=COLUMN"),
         ("ouput=a", "no field is named 'ouput'. Did you mean output"),
+        ("question=a", "no field is named 'question'. Did you mean input"),
+        ("gold=a", "no field is named 'gold'. Did you mean expected"),
+        ("id=a", "no field is named 'id'. Did you mean item"),
         ("output=a,output=b", "the field output is mapped twice"),
     ],
 )

@@ -6,7 +6,8 @@ from typing import Final
 
 from mosaico.core.errors import Invalid
 from mosaico.core.registry import suggest_names
-from mosaico.traces.files.field_names import NAMES, SCORE_FIELD
+from mosaico.traces.files.column_words import Certainty, certainty_of
+from mosaico.traces.files.field_names import NAMES, SCORE_FIELD, TEXT_FIELDS, normalize_name
 
 
 class InvalidMapping(Invalid):
@@ -44,6 +45,13 @@ def require_fields(names: Iterable[str]) -> None:
     for name in names:
         if name not in NAMES and not SCORE_FIELD.fullmatch(name):
             raise InvalidMapping(
-                f"no field is named {name!r}.{suggest_names(name, list(NAMES))}"
+                f"no field is named {name!r}.{_suggest_field(name)}"
                 f" Fields: {', '.join(NAMES)}, scores[NAME]."
             )
+
+
+def _suggest_field(name: str) -> str:
+    """The field that a column of this name would hold, such as `input` for `question`; otherwise names like it."""
+    texts = [field for field in TEXT_FIELDS if certainty_of(name, field) is not Certainty.NONE]
+    fields = [field for field, names in NAMES.items() if normalize_name(name) in names] or texts
+    return f" Did you mean {fields[0]}?" if fields else suggest_names(name, list(NAMES))

@@ -166,8 +166,14 @@ def _require_content(file: ImportFile, columns: TableColumns, sample: list[Table
     raise InvalidImport(
         f"{file.name}: {sample[0].position}: no column holds the output of the agent, and none a score; its"
         f" columns are {list_columns(names)}{notes}. Name the column:"
-        f" {mapped_column('output', _likely_answer(columns, sample) or 'COLUMN')}{_find_labels(sample)}"
+        f" {mapped_column('output', _likely_answer(columns, sample) or 'COLUMN')}{_find_labels(sample)}{_further_fields(columns)}"
     )
+
+
+def _further_fields(columns: TableColumns) -> str:
+    """The fields beside the answer that no column is recognized for, so that one correction names them all."""
+    fields = [field for field in ("expected", "item", "input") if field not in columns.by_field]
+    return f" (in the same way {', '.join(fields)}, if the file has them)" if fields else ""
 
 
 def _likely_answer(columns: TableColumns, sample: list[TableRow]) -> str | None:
