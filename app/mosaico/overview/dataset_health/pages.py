@@ -73,8 +73,11 @@ def _list_stored(session: Session, health: DatasetHealth) -> set[str]:
     """The listed items that the dataset has, which can be edited: a run measures items that it does not have, too."""
     if health.dataset_id is None or health.dataset_version is None:
         return set()
-    measured = (*health.constant_items, *health.flipping_items, *health.wrong_expectations)
-    item_ids = sorted({row.item_id for row in measured})
+    item_ids = [
+        *(item.item_id for item in health.constant_items),
+        *(item.item_id for item in health.flipping_items),
+        *(wrong.item_id for wrong in health.wrong_expectations),
+    ]
     states = find_items(session, health.dataset_id, health.dataset_version, item_ids)
     # Items that ask the same are read from the dataset itself.
     same = (*health.duplicate_items, *health.contradicting_items)
