@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -186,9 +187,19 @@ def show_judges(
 
 
 def _why_missing(judge: JSON) -> list[str]:
-    """Why numbers of a judge are missing, each reason once."""
-    parts = [judge, *(judge[name] or {} for name in ("share", "kappa", "bias", "corrected"))]
-    return list(dict.fromkeys(part["reason"] for part in parts if part.get("reason")))
+    """Why numbers of a judge are missing: each reason once, after the names of its numbers."""
+    if judge["reason"]:
+        return [judge["reason"]]
+    numbers = defaultdict[str, list[str]](list)
+    for part, name in (
+        ("share", "same"),
+        ("kappa", "kappa"),
+        ("bias", "bias"),
+        ("corrected", "corrected"),
+    ):
+        if reason := (judge[part] or {}).get("reason"):
+            numbers[reason].append(name)
+    return [f"{', '.join(names)}: {reason}" for reason, names in numbers.items()]
 
 
 @cli.command("export")

@@ -10,13 +10,14 @@ from mosaico.kpis.judge_types import PeopleAgreement
 
 class JudgeScores(NamedTuple):
     """A judge of a run: its annotated answers, and where a KPI is corrected, its mean score of each item of the run; all as
-    shares. `clusters` are those of the items, none without clusters.
+    shares. `clusters` are those of the items, none without clusters; `left_out` items of the run are not read.
     """
 
     column: str
     answers: Sequence[AnnotatedAnswer]
     scores: Mapping[str, float]
     clusters: Mapping[str, str]
+    left_out: int = 0
 
 
 class CorrectedShare(NamedTuple):

@@ -31,12 +31,19 @@ def _agreement(judge: JudgeScores, min_agreement: float | None) -> PeopleAgreeme
         high=interval and interval.high,
         answers=measured.answers,
         items=measured.items,
-        reason=measured.share.reason if share is None else None,
+        reason=f"{measured.share.reason}: annotate answers that it scored"
+        if share is None
+        else None,
         min_agreement=min_agreement,
     )
 
 
 def _correct(judge: JudgeScores) -> CorrectedShare:
+    if judge.left_out:
+        return CorrectedShare(
+            reason=f"the run has {judge.left_out:,} more items than are read",
+            remedy="test fewer items, or fewer trials of each",
+        )
     numbers: dict[str, int] = {}
     units = [_number(judge.clusters, numbers, item) for item in judge.scores]
     correction = carry_correction(

@@ -115,7 +115,7 @@ def _read_scores(
     )
     scores = {item: scale.share_of(mean) for item, mean in item_means(matrix, column).items()}
     clusters = dict(zip(matrix.items, matrix.clusters, strict=True)) if matrix.clusters else {}
-    return JudgeScores(column, answers, scores, clusters)
+    return JudgeScores(column, answers, scores, clusters, matrix.left_out)
 
 
 def _measure(
@@ -145,6 +145,10 @@ def _unmeasured(
     plan: RunPlan, column: str, reason: str, remedy: str | None = None
 ) -> MeasuredJudge:
     agreement = PeopleAgreement(
-        metric=column, answers=0, items=0, reason=reason, min_agreement=plan.min_agreement
+        metric=column,
+        answers=0,
+        items=0,
+        reason=": ".join(filter(None, (reason, remedy))),
+        min_agreement=plan.min_agreement,
     )
     return MeasuredJudge(agreement, CorrectedShare(reason=reason, remedy=remedy))

@@ -48,8 +48,9 @@ def describe_weak_judges(judges: Iterable[PeopleAgreement]) -> list[str]:
 
 def _describe_weak(judge: PeopleAgreement) -> str:
     required = f"the benchmark requires {_percent(judge.min_agreement or 0.0)} %"
-    remedy = "annotate answers that it scored" if judge.share is None else "check its scores"
-    return f"{judge.metric} {describe_agreement(judge)}, and {required}; {remedy}."
+    # The reason of an unknown agreement says what to do.
+    remedy = "" if judge.share is None else "; check its scores"
+    return f"{judge.metric} {describe_agreement(judge)}, and {required}{remedy}."
 
 
 def describe_agreement(judge: PeopleAgreement) -> str:

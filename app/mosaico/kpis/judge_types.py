@@ -24,7 +24,8 @@ class PeopleAgreement(WireModel):
     answers: Annotated[int, Field(description="Annotated answers that this judge scored.")]
     items: Annotated[int, Field(description="Their items.")]
     reason: Annotated[
-        StoredText | None, Field(description="Why the agreement is not known; null where it is.")
+        StoredText | None,
+        Field(description="Why the agreement is not known, and what to do; null where it is."),
     ] = None
     min_agreement: Annotated[
         float | None, Field(description="What the benchmark requires; null without a requirement.")

@@ -82,6 +82,7 @@ def test_run_without_annotations__keeps_the_mean_of_the_judge_and_says_so(
     # Nobody knows how good the judge is, which decides.
     [weak] = first_run["verdict"]["weakJudges"]
     assert (weak["metric"], weak["share"], weak["answers"]) == (FORMULA, None, 0)
+    assert first_run["verdict"]["explanation"].count("annotate answers that it scored") == 1
     shown = run_mosaico(service, "runs", "show", first_run["id"])
     assert correction["explanation"] in shown.stdout
 
@@ -148,6 +149,18 @@ def test_weak_judge__is_named_where_its_score_decides(service: Service, first_ru
         log_in(browser, ana.token)
         pages = [browser.get(path, headers=HTML).text for path in (f"/runs/{second['id']}", "/")]
     assert all("annotated answers" in page and "by the judge" in page for page in pages)
+
+
+def test_judge_without_a_range__is_named_with_its_own_remedy(service: Service) -> None:
+    service.create_agent()
+    metric = {"key": "SCORE", "options": {"name": "tone"}}
+    service.create_benchmark(
+        metrics=[metric], measures=[{"name": "Quality", "formula": FORMULA}], minAgreement=0.9
+    )
+    upload(service, 0.7)
+    explanation = service.complete_run()["verdict"]["explanation"]
+    # Annotations of it could not be compared.
+    assert ('the options "range"' in explanation, "annotate" in explanation) == (True, False)
 
 
 def test_strong_judge__is_not_named(service: Service, first_run: JSON) -> None:

@@ -86,6 +86,21 @@ def test_judge_that_became_stricter__has_drift(service: Service, run: JSON) -> N
     assert drift["shift"] == pytest.approx(-0.125)
 
 
+def test_page__of_a_judge_that_did_not_change_has_no_drift(
+    service: Service, run: JSON, browser: httpx.Client
+) -> None:
+    traces = [pair(number, input=f"Say {number}", output=f"a {number}", scores={"tone": score(number)}) for number in range(100)]  # fmt: skip
+    traces[0]["output"] = "another answer"
+    service.upload(run_name="the next night", traces=traces)
+    service.complete_run()
+    drift = judge_of(service, run)["drift"]
+    assert (drift["answers"], drift["changed"], drift["shift"], drift["low"]) == (99, 0, 0.0, None)
+    log_in(browser, Annotator(service, "Ana").token)
+    page = browser.get(f"/benchmarks/{run['benchmarkId']}/judges", headers=HTML)
+    assert page.status_code == 200
+    assert "0 of 99 have another score" in " ".join(page.text.split())
+
+
 def test_page__has_the_numbers_and_the_reasons(
     service: Service, run: JSON, browser: httpx.Client
 ) -> None:

@@ -1,5 +1,8 @@
 """The health of a dataset: what its items tell, and what is wrong with them."""
 
+import html
+import re
+
 import httpx
 import pytest
 
@@ -125,6 +128,29 @@ def test_health__retires_an_item_with_one_press(service: Service, dataset: JSON)
         response = browser.post(f"/datasets/{dataset['id']}/item", data=form)
         assert (response.status_code, response.headers["location"]) == (303, page)
     assert health_of(service)["constantWrong"] == 0
+
+
+def test_health__of_an_item_that_the_dataset_does_not_have_leads_to_its_answers(
+    service: Service,
+) -> None:
+    service.create_agent()
+    service.create_benchmark(metrics=["EXACT_MATCH"])
+    dataset = create_dataset(service, {"id": "i-0", "input": "question 0"})
+    for night in range(5):
+        service.upload([pair(n, "yes", f"no {night}") for n in range(6)], run_name=f"night-{night}")
+        service.complete_run(runName=f"night-{night}")
+    assert health_of(service)["constantWrong"] == 6
+    with open_browser(service) as browser:
+        log_in(browser, Annotator(service, "Ana").token)
+        content = browser.get("/benchmarks/bench-001/dataset-health", headers=HTML).text
+        retired = re.findall(r'name="item" value="([^"]*)"', content)
+        links = set(re.findall(r'href="([^"]*[?&]item=[^"]*)"', content))
+        assert retired == ["i-0"]
+        assert len(links) == 6
+        assert all(
+            browser.get(html.unescape(link), headers=HTML).status_code == 200 for link in links
+        )
+    assert sum(f"/datasets/{dataset['id']}/item" in link for link in links) == 1
 
 
 def test_health__without_a_run_finds_equal_questions_and_says_what_is_missing(

@@ -14,9 +14,10 @@ from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.pages import Crumb, render_page, see_other
 from mosaico.core.web.routes import Router
 from mosaico.overview.dataset_health.health import load_health
+from mosaico.overview.dataset_health.schemas import DatasetHealth
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.runs.pages.dataset import find_source_page, has_dataset_elsewhere
-from mosaico.traces.datasets.queries import get_dataset
+from mosaico.traces.datasets.queries import find_items, get_dataset
 from mosaico.traces.models import CollectedTrace
 
 router = Router()
@@ -35,12 +36,14 @@ def show_dataset_health(
         run = session.get(BenchmarkRun, health.run_id) if health.run_id else None
         lives_elsewhere = has_dataset_elsewhere(benchmark, run)
         source_url = _find_source(session, run) if run and lives_elsewhere else None
+        stored_items = _list_stored(session, health)
     page = path_of("benchmarks", benchmark_id)
     return render_page(
         request, "dataset_health.html", title=f"Health of {benchmark.dataset_ref or 'no dataset'}",
         nav="/benchmarks", api=f"{page}/dataset-health",
         steps=(Crumb("Benchmarks", "/benchmarks"), Crumb(benchmark.display_name, page)),
         health=health, address=page, lives_elsewhere=lives_elsewhere, source_url=source_url,
+        stored_items=stored_items,
     )  # fmt: skip
 
 
@@ -64,6 +67,23 @@ def choose_dataset_health(
             Crumb(f"{dataset.name} v{dataset.version}", path_of("datasets", dataset_id, "items")),
         ),
     )  # fmt: skip
+
+
+def _list_stored(session: Session, health: DatasetHealth) -> set[str]:
+    """The listed items that the dataset has, which can be edited: a run measures items that it does not have, too."""
+    if health.dataset_id is None or health.dataset_version is None:
+        return set()
+    item_ids = [
+        *(item.item_id for item in health.constant_items),
+        *(item.item_id for item in health.flipping_items),
+        *(wrong.item_id for wrong in health.wrong_expectations),
+    ]
+    states = find_items(session, health.dataset_id, health.dataset_version, item_ids)
+    # Items that ask the same are read from the dataset itself.
+    same = (*health.duplicate_items, *health.contradicting_items)
+    return {item_id for row in same for item_id in row.item_ids} | {
+        item_id for item_id, state in states.items() if not state.is_retired
+    }
 
 
 def _find_source(session: Session, run: BenchmarkRun) -> str | None:
