@@ -16,6 +16,7 @@ from mosaico.core.migrations import (
     FIRST_RELEASE,
     HEAD_REVISION,
     LAST_BEFORE_RELEASE,
+    LAST_COMMIT_BEFORE_RELEASE,
     SchemaMismatch,
     build_alembic_config,
     current_revision,
@@ -24,7 +25,7 @@ from mosaico.core.migrations import (
     upgrade,
 )
 from tests.support.postgres import SharedServer, drop_database, make_database
-from tests.support.processes import start_command
+from tests.support.processes import ROOT, start_command
 
 # The files of released migrations, and what they contain (SHA-256).
 RELEASED = {
@@ -108,13 +109,17 @@ def test_last_schema_before_the_release__is_taken_over(fresh_database_url: str) 
     assert pending_revisions(fresh_database_url) == []
 
 
-@pytest.mark.parametrize("revision", ["0001", "0002"])
+@pytest.mark.parametrize("revision", ["0001", "0025"])
 def test_schemas_from_before_the_release__are_refused_by_name(
     fresh_database_url: str, revision: str
 ) -> None:
     record_revision(fresh_database_url, revision)
+    remedy = f"of the commit {LAST_COMMIT_BEFORE_RELEASE}"
+    assert LAST_COMMIT_BEFORE_RELEASE in (ROOT / "docs" / "releases.md").read_text()
     for action in (upgrade, pending_revisions, require_current_schema):
-        with pytest.raises(SchemaMismatch, match=rf"schema {revision}, from before version 1\.0"):
+        with pytest.raises(
+            SchemaMismatch, match=rf"schema {revision}, from before version 1\.0.*{remedy}"
+        ):
             action(fresh_database_url)
     assert current_revision(fresh_database_url) == revision
 
