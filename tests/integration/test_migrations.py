@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
+from procrastinate.schema import SchemaManager
 
 from mosaico.core.engine import libpq_url
 from mosaico.core.migrations import (
@@ -29,7 +30,8 @@ from tests.support.processes import ROOT, start_command
 
 # The files of released migrations, and what they contain (SHA-256).
 RELEASED = {
-    "1_0_schema.py": "e3eddf55171c2dbe",
+    "1_0_jobs.sql": "1646896098a43b75",
+    "1_0_schema.py": "defddbaacf8ba35c",
     "1_0_schema.sql": "56a7875bd0bc3c84",
 }
 
@@ -85,6 +87,26 @@ def test_migrations__only_add_to_the_first_release(
     with empty_database(postgres_server, worker_id) as url:
         upgrade(url, FIRST_RELEASE)
         assert columns(url) <= columns(fresh_database_url)
+
+
+def job_engine(url: str) -> set[tuple[str, ...]]:
+    """The columns of the job engine's tables, and its functions with their parameters and bodies."""
+    with psycopg.connect(libpq_url(url)) as connection:
+        functions = connection.execute(
+            "SELECT proname, pg_get_function_identity_arguments(oid), prosrc FROM pg_proc"
+            " WHERE pronamespace = 'public'::regnamespace AND proname LIKE 'procrastinate%'"
+        ).fetchall()
+    return {*functions, *(column for column in columns(url) if "procrastinate" in column[0])}
+
+
+def test_migrations__make_the_tables_of_the_installed_job_engine(
+    postgres_server: SharedServer, worker_id: str, fresh_database_url: str
+) -> None:
+    """A newer engine needs a migration; a released one does not change with the installed version."""
+    with empty_database(postgres_server, worker_id) as url:
+        with psycopg.connect(libpq_url(url)) as connection:
+            connection.execute(SchemaManager.get_schema())
+        assert job_engine(fresh_database_url) == job_engine(url) != set()
 
 
 def test_migrations__released_files_are_never_edited() -> None:
