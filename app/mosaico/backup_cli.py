@@ -120,7 +120,11 @@ def restore(
 def _require_schema(url: str) -> None:
     """Refuse a database without our tables, and one of a newer version, whose tables we do not know."""
     from mosaico.core.errors import Conflict
-    from mosaico.core.migrations import current_revision, require_migrations_to
+    from mosaico.core.migrations import (
+        current_revision,
+        require_migrations_to,
+        same_as_released,
+    )
 
     revision = current_revision(url)
     if revision is None:
@@ -128,7 +132,7 @@ def _require_schema(url: str) -> None:
             "the database has no tables of MOSAICO, so there is nothing to back up; name another one in DATABASE_URL or"
             " MOSAICO_DATA_DIR"
         )
-    require_migrations_to(revision)
+    require_migrations_to(same_as_released(revision))
 
 
 def _missing_keys(settings: "Settings", needed: Collection[str]) -> list[str]:

@@ -101,12 +101,7 @@ def reachable_database(settings: Settings, *, create: bool) -> Iterator[str]:
     if settings.database_url is not None:
         yield direct_database_url(settings) or database_url(settings)
         return
-    database = EmbeddedPostgres(settings.data_dir)
-    status = database.status()
-    if status.running or (status.version is None and not create):
-        yield database.url()
-        return
-    with database.own() as url:
+    with EmbeddedPostgres(settings.data_dir).running(create=create) as url:
         yield url
 
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from alembic import op
-from procrastinate.schema import SchemaManager
 
 revision = "1.0"
 down_revision = None
@@ -13,6 +12,5 @@ depends_on = None
 
 def upgrade() -> None:
     database = op.get_bind().connection.driver_connection
-    # pyproject.toml pins the release whose schema this is; a newer one needs a migration of its own.
-    database.execute(SchemaManager.get_schema())
-    database.execute(Path(__file__).with_suffix(".sql").read_text("utf-8"))
+    for name in ("1_0_jobs.sql", "1_0_schema.sql"):
+        database.execute(Path(__file__).with_name(name).read_text("utf-8"))

@@ -10,12 +10,14 @@ import psycopg
 import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
+from procrastinate.schema import SchemaManager
 
 from mosaico.core.engine import libpq_url
 from mosaico.core.migrations import (
     FIRST_RELEASE,
     HEAD_REVISION,
     LAST_BEFORE_RELEASE,
+    LAST_COMMIT_BEFORE_RELEASE,
     SchemaMismatch,
     build_alembic_config,
     current_revision,
@@ -25,11 +27,12 @@ from mosaico.core.migrations import (
 )
 from mosaico.serve import upgrade_database
 from tests.support.postgres import SharedServer, drop_database, make_database
-from tests.support.processes import start_command
+from tests.support.processes import ROOT, start_command
 
 # The files of released migrations, and what they contain (SHA-256).
 RELEASED = {
-    "1_0_schema.py": "e3eddf55171c2dbe",
+    "1_0_jobs.sql": "1646896098a43b75",
+    "1_0_schema.py": "defddbaacf8ba35c",
     "1_0_schema.sql": "56a7875bd0bc3c84",
 }
 
@@ -87,6 +90,26 @@ def test_migrations__only_add_to_the_first_release(
         assert columns(url) <= columns(fresh_database_url)
 
 
+def job_engine(url: str) -> set[tuple[str, ...]]:
+    """The columns of the job engine's tables, and its functions with their parameters and bodies."""
+    with psycopg.connect(libpq_url(url)) as connection:
+        functions = connection.execute(
+            "SELECT proname, pg_get_function_identity_arguments(oid), prosrc FROM pg_proc"
+            " WHERE pronamespace = 'public'::regnamespace AND proname LIKE 'procrastinate%'"
+        ).fetchall()
+    return {*functions, *(column for column in columns(url) if "procrastinate" in column[0])}
+
+
+def test_migrations__make_the_tables_of_the_installed_job_engine(
+    postgres_server: SharedServer, worker_id: str, fresh_database_url: str
+) -> None:
+    """A newer engine needs a migration; a released one does not change with the installed version."""
+    with empty_database(postgres_server, worker_id) as url:
+        with psycopg.connect(libpq_url(url)) as connection:
+            connection.execute(SchemaManager.get_schema())
+        assert job_engine(fresh_database_url) == job_engine(url) != set()
+
+
 def test_migrations__released_files_are_never_edited() -> None:
     versions = Path(ScriptDirectory.from_config(build_alembic_config("postgresql://x/y")).versions)
     digests = {
@@ -114,13 +137,17 @@ def test_last_schema_before_the_release__is_taken_over(fresh_database_url: str) 
     assert len(lines) == 1
 
 
-@pytest.mark.parametrize("revision", ["0001", "0002"])
+@pytest.mark.parametrize("revision", ["0001", "0025"])
 def test_schemas_from_before_the_release__are_refused_by_name(
     fresh_database_url: str, revision: str
 ) -> None:
     record_revision(fresh_database_url, revision)
+    remedy = f"of the commit {LAST_COMMIT_BEFORE_RELEASE}"
+    assert LAST_COMMIT_BEFORE_RELEASE in (ROOT / "docs" / "releases.md").read_text()
     for action in (upgrade, pending_revisions, require_current_schema):
-        with pytest.raises(SchemaMismatch, match=rf"schema {revision}, from before version 1\.0"):
+        with pytest.raises(
+            SchemaMismatch, match=rf"schema {revision}, from before version 1\.0.*{remedy}"
+        ):
             action(fresh_database_url)
     assert current_revision(fresh_database_url) == revision
 

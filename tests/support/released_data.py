@@ -65,6 +65,8 @@ def main() -> None:
             serve.terminate()
             serve.wait(LIVENESS_S)
         (data_dir / "demo.html").unlink()
+        # The command of the server, with the paths of this machine; each start writes it again.
+        (data_dir / "postgres" / "data" / "postmaster.opts").unlink()
         RELEASES.mkdir(exist_ok=True)
         (RELEASES / f"{version}.json").write_text(json.dumps(recorded, indent=1) + "\n")
         with tarfile.open(RELEASES / f"{version}.tar.xz", "w:xz", preset=9) as archive:

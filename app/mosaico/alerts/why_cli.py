@@ -76,9 +76,11 @@ def _rules_of(api: "ApiClient", run: JSON) -> Iterator[JSON]:
             SentAlert(alert["silenceId"] is not None, alert["notificationId"] is not None)
             for alert in own
         ]
-        # Of a deleted rule nobody knows the recipients.
-        recipients = existing[rule_id]["recipients"] if rule_id in existing else True
-        reason = reason_of(Judgement(evaluation["result"]), sent, has_recipients=bool(recipients))
+        reason = reason_of(
+            Judgement(evaluation["result"]),
+            sent,
+            has_recipients=_had_recipients(api, existing.get(rule_id), own),
+        )
         yield _row(rule_id, evaluation["name"], reason, evaluation["explanation"], own)
     for rule_id, rule in existing.items():
         if rule_id not in judged and _is_judged(run):
@@ -87,6 +89,12 @@ def _rules_of(api: "ApiClient", run: JSON) -> Iterator[JSON]:
                 watches_agent=rule["agentId"] in (None, run["agentId"]),
             )
             yield _row(rule_id, rule["name"], reason, "", [])
+
+
+def _had_recipients(api: "ApiClient", rule: JSON | None, alerts: list[JSON]) -> bool:
+    """Whether a rule names recipients, or named them when it made these alerts."""
+    # Of a deleted rule nobody knows the recipients; one that was edited since may have sent a message before.
+    return rule is None or bool(rule["recipients"]) or any(_deliveries_of(api, alerts))
 
 
 def _row(rule_id: str, name: str, reason: PageReason, explanation: str, alerts: list[JSON]) -> JSON:

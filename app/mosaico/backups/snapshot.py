@@ -22,6 +22,7 @@ from mosaico.core.db import DatabaseUnavailable
 from mosaico.core.engine import libpq_url
 from mosaico.core.errors import Misconfigured, Unavailable
 from mosaico.core.key_rotation import EncryptedColumn
+from mosaico.core.migrations import same_as_released
 
 CONNECT_TIMEOUT_S: Final = 10
 # An upgrade that holds its locks for longer is waited for by nobody.
@@ -67,7 +68,7 @@ def write_backup(
             manifest = Manifest(
                 format=FORMAT,
                 version=version("mosaico"),
-                revision=revision,
+                revision=same_as_released(revision),
                 created_at=created_at.astimezone(UTC).isoformat(timespec="seconds"),
                 postgres=connection.info.parameter_status("server_version") or "",
                 master_keys=_count_keys(connection, own, encrypted_columns),

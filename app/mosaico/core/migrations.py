@@ -28,6 +28,8 @@ HEAD_REVISION: Final = "1.0"
 FIRST_RELEASE: Final = "1.0"
 # Version 1.0 has the schema of this revision, the last one before it: such a database is taken over as it is.
 LAST_BEFORE_RELEASE: Final = "0026"
+# Its migrations lead from every earlier revision to that one.
+LAST_COMMIT_BEFORE_RELEASE: Final = "29b7461f"
 # A wheel has the migrations inside the package, a checkout has them at its top.
 PACKAGE: Final = Path(__file__).resolve().parents[1]
 CHECKOUT: Final = PACKAGE.parents[1]
@@ -218,6 +220,11 @@ def take_over_last_schema(connection: Connection) -> None:
         )
 
 
+def same_as_released(revision: str) -> str:
+    """The released revision whose schema a revision has: that of version 1.0 for the last one before it."""
+    return FIRST_RELEASE if revision == LAST_BEFORE_RELEASE else revision
+
+
 def _is_upgradable(revision: str) -> bool:
     if revision == LAST_BEFORE_RELEASE:
         return True
@@ -238,7 +245,7 @@ def _describe_mismatch(revision: str | None) -> str:
     if re.fullmatch(r"0\d{3}", revision):
         return (
             f"the database is at schema {revision}, from before version 1.0, and this version upgrades only {LAST_BEFORE_RELEASE},"
-            f" the last one before; run `mosaico db upgrade` with the last commit before 1.0 first, or use an empty database"
+            f" the last one before; run `mosaico db upgrade` of the commit {LAST_COMMIT_BEFORE_RELEASE} first, or use an empty database"
         )
     return (
         f"the database is at schema {revision}, and this version of MOSAICO knows none newer than {HEAD_REVISION};"

@@ -3,7 +3,8 @@
 import dataclasses
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -94,24 +95,30 @@ def upgrade(
         ),
     ] = False,
 ) -> None:
-    """Bring the schema to the version of this program."""
-    from mosaico.core.migrations import pending_revisions
+    """Bring the schema to the version of this program. An embedded database that does not run is started for it."""
     from mosaico.core.migrations import upgrade as run_migrations
 
-    if check:
-        pending = pending_revisions(_url())
-        for migration in pending:
-            print_result(migration)
-        if pending:
-            print_status("`mosaico db upgrade` runs these migrations; make a backup first")
-            raise typer.Exit(1)
-        print_status("the schema is up to date")
-        return
-    if not _external_url():
-        # The policies of the schema are for this role.
-        _embedded("upgrade").add_missing_role()
-    run_migrations(_url())
+    with _reachable_url() as url:
+        if check:
+            _require_nothing_pending(url)
+        else:
+            if not _external_url():
+                # The policies of the schema are for this role.
+                _embedded("upgrade").add_missing_role()
+            run_migrations(url)
     print_status("the schema is up to date")
+
+
+def _require_nothing_pending(url: str) -> None:
+    """Print the migrations that an upgrade would run, and exit with 1 if there are any."""
+    from mosaico.core.migrations import pending_revisions
+
+    pending = pending_revisions(url)
+    for migration in pending:
+        print_result(migration)
+    if pending:
+        print_status("`mosaico db upgrade` runs these migrations; make a backup first")
+        raise typer.Exit(1)
 
 
 def _external_url() -> str | None:
@@ -137,6 +144,16 @@ def _embedded(action: str) -> "EmbeddedPostgres":
 
 def _url() -> str:
     return _external_url() or _embedded("url").url()
+
+
+@contextmanager
+def _reachable_url() -> Iterator[str]:
+    """The URL; an embedded database that does not run is started for the block."""
+    if external := _external_url():
+        yield external
+        return
+    with _embedded("upgrade").running(create=False) as url:
+        yield url
 
 
 def _status() -> Mapping[str, Any]:

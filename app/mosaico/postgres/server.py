@@ -82,6 +82,19 @@ class EmbeddedPostgres:
                 if not self._folder.detached_mark.exists():
                     self._shut_down()
 
+    @contextmanager
+    def running(self, *, create: bool) -> Iterator[str]:
+        """The URL of the server, which is started for the block if it does not run.
+
+        Without `create`, a folder without a database is an error. Raises: `DatabaseNotRunning`; as `own`.
+        """
+        status = self.status()
+        if status.running or (status.version is None and not create):
+            yield self.url()
+            return
+        with self.own() as url:
+            yield url
+
     def revive(self) -> bool:
         """Restart the server if it ended or is stopping; True if that was necessary. For the owner.
 

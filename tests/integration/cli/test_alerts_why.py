@@ -100,6 +100,15 @@ def test_alerts_why__shows_what_became_of_the_message(judged: Service, mosaico: 
     assert delivery["detail"] in shown
 
 
+def test_alerts_why__of_a_rule_that_lost_its_recipients_since_says_what_was_sent(
+    judged: Service, mosaico: Shell
+) -> None:
+    add_rule(judged, "pages", **RECIPIENT)
+    judged.complete_run()
+    judged.patch("/alert-configs/pages", {"channels": ["IN_APP"], "recipients": []})
+    assert reasons(mosaico) == {"pages": "PAGED"}
+
+
 def test_alerts_why__of_runs_that_no_rule_judges(judged: Service, mosaico: Shell) -> None:
     judged.complete_run()
     assert "no alert rule" in why(mosaico)["finding"]

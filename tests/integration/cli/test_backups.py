@@ -314,6 +314,20 @@ def test_restore__refuses_a_backup_of_an_unknown_schema(
     assert tables(empty_url) == set()
 
 
+def test_backup__of_the_last_schema_before_the_release_is_one_of_the_release(
+    used_url: str, empty_url: str, tmp_path: Path
+) -> None:
+    """`mosaico db upgrade --check` asks for a backup before it takes such a database over."""
+    with psycopg.connect(libpq_url(used_url), autocommit=True) as connection:
+        connection.execute(
+            "UPDATE alembic_version SET version_num = %s", [migrations.LAST_BEFORE_RELEASE]
+        )
+    path = tmp_path / "before.backup"
+    shell(used_url).ok("backup", path)
+    shell(empty_url).ok("restore", path, "--without-key")
+    assert current_revision(empty_url) == HEAD_REVISION
+
+
 def test_backup__of_a_newer_schema_is_refused(fresh_database_url: str, tmp_path: Path) -> None:
     with psycopg.connect(libpq_url(fresh_database_url), autocommit=True) as connection:
         connection.execute("UPDATE alembic_version SET version_num = 'from-the-future'")

@@ -10,6 +10,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from typer.testing import CliRunner, Result
 
+from mosaico.core.migrations import FIRST_RELEASE
 from mosaico.postgres.cli import cli
 from mosaico.postgres.server import EmbeddedPostgres
 from tests.integration.postgres.conftest import StartOwner
@@ -133,3 +134,13 @@ def test_db_upgrade__migrates_the_running_database(
     url = postgres.start()
     assert run("upgrade").exit_code == 0
     assert urls == [url]
+
+
+def test_db_upgrade__starts_a_stopped_database_for_the_command(postgres: EmbeddedPostgres) -> None:
+    postgres.start()
+    postgres.stop()
+    check = run("upgrade", "--check")
+    assert (check.exit_code, check.stdout.split()[0]) == (1, FIRST_RELEASE), check.output
+    assert run("upgrade").exit_code == 0
+    assert run("upgrade", "--check").exit_code == 0
+    assert not postgres.status().running
