@@ -136,11 +136,11 @@ def test_db_upgrade__migrates_the_running_database(
     assert urls == [url]
 
 
-def test_db_upgrade__starts_a_stopped_database_for_the_command(postgres: EmbeddedPostgres) -> None:
-    postgres.start()
-    postgres.stop()
+def test_db_upgrade__starts_a_stopped_database_for_the_command(
+    copied_server: EmbeddedPostgres,
+) -> None:
     check = run("upgrade", "--check")
     assert (check.exit_code, check.stdout.split()[0]) == (1, FIRST_RELEASE), check.output
     assert run("upgrade").exit_code == 0
     assert run("upgrade", "--check").exit_code == 0
-    assert not postgres.status().running
+    assert not copied_server.status().running
