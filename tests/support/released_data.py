@@ -68,7 +68,7 @@ def main() -> None:
         # The command of the server, with the paths of this machine; each start writes it again.
         (data_dir / "postgres" / "data" / "postmaster.opts").unlink()
         RELEASES.mkdir(exist_ok=True)
-        (RELEASES / f"{version}.json").write_text(json.dumps(recorded, indent=1) + "\n")
+        (RELEASES / f"{version}.json").write_text(json.dumps(recorded) + "\n")
         with tarfile.open(RELEASES / f"{version}.tar.xz", "w:xz", preset=9) as archive:
             archive.add(data_dir, "data")
     sys.stdout.write(f"wrote {RELEASES / version}.tar.xz and .json\n")
