@@ -25,7 +25,8 @@ def make(folder: Path, pip: str) -> subprocess.CompletedProcess[str]:
     """The target of `make install` with another program instead of pip, for an environment in `folder`."""
     (folder / "build").mkdir()
     return subprocess.run(
-        ["make", f"{folder}/.runtime", f"VENV={folder}", "PYTHON=true", f"PIP={pip}"],
+        # Inside of `make test`, too, make says nothing of folders.
+        ["make", "--no-print-directory", f"{folder}/.runtime", f"VENV={folder}", "PYTHON=true", f"PIP={pip}"],
         cwd=ROOT, check=False, capture_output=True, text=True, timeout=LIVENESS_S,
     )  # fmt: skip
 
