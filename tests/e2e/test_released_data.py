@@ -3,6 +3,7 @@
 import json
 import tarfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,13 @@ def test_data_of_a_release__is_served_by_this_code(archive: Path, tmp_path: Path
         files.extractall(tmp_path, filter="fully_trusted")
     recorded = json.loads(archive.with_name(archive.name.replace(".tar.xz", ".json")).read_text())
     port = free_port()
-    with programs(tmp_path) as commands:
+    database = EmbeddedPostgres(tmp_path / "data")
+    # The end of the programs leaves the database running.
+    with ExitStack() as stack:
+        stack.callback(database.stop)
+        commands = stack.enter_context(programs(tmp_path))
         start_serve(commands, port)
-        assert current_revision(EmbeddedPostgres(tmp_path / "data").url()) == HEAD_REVISION
+        assert current_revision(database.url()) == HEAD_REVISION
         served = stored_data(f"http://127.0.0.1:{port}", read_admin_key(tmp_path / "data"))
     assert len(recorded["benchmark-runs"]) == 2
     for name, items in recorded.items():
