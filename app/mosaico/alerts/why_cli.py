@@ -42,14 +42,19 @@ def why(
     The run may be `latest`. The log of the worker has the same reasons, in lines with the run ID.
     """
     with open_api() as api:
-        shown = api.get(f"{RUNS}/{api.full_id(RUNS, run)}")
-        rules = list(_rules_of(api, shown))
+        stored_run = api.get(f"{RUNS}/{api.full_id(RUNS, run)}")
+        rules = list(_rules_of(api, stored_run))
         deliveries = [row for rule in rules for row in _deliveries_of(api, rule["alerts"])]
-        address = f"{api.pages_url}{run_page_path(shown['id'])}"
-    finding = _describe(shown, rules)
+        address = f"{api.pages_url}{run_page_path(stored_run['id'])}"
+    finding = _describe(stored_run, rules)
     if output is OutputFormat.JSON:
         print_json(
-            {"runId": shown["id"], "finding": finding, "rules": rules, "deliveries": deliveries}
+            {
+                "runId": stored_run["id"],
+                "finding": finding,
+                "rules": rules,
+                "deliveries": deliveries,
+            }
         )
         return
     print_status(finding)

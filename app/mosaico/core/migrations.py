@@ -139,7 +139,7 @@ def pending_revisions(url: str) -> Sequence[str]:
     script = ScriptDirectory.from_config(config)
     start = "base" if current in {None, LAST_BEFORE_RELEASE} else str(current)
     newest_first = script.iterate_revisions("head", start)
-    return [f"{found.revision} {found.doc}" for found in reversed(list(newest_first))]
+    return [f"{migration.revision} {migration.doc}" for migration in reversed(list(newest_first))]
 
 
 def _run_migrations(config: "Config", revision: str) -> None:

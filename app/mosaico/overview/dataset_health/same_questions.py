@@ -41,8 +41,7 @@ class _Asking(NamedTuple):
 def find_same_questions(items: Iterable[AskedItem]) -> SameQuestions:
     """The questions that several items ask. An item without an expected answer contradicts none."""
     by_question = defaultdict[bytes, list[_Asking]](list)
-    count = 0
-    for count, item in enumerate(items, 1):  # noqa: B007 - the number of the last one
+    for item in items:
         expected = sorted(map(normalize, item.expected))
         asking = _Asking(
             item.item_id,
@@ -50,7 +49,7 @@ def find_same_questions(items: Iterable[AskedItem]) -> SameQuestions:
             _digest("\0".join(expected)) if expected else None,
         )
         by_question[_digest(normalize(item.question))].append(asking)
-    same = SameQuestions(count, [], [])
+    same = SameQuestions(sum(map(len, by_question.values())), [], [])
     for group in by_question.values():
         if len(group) > 1:
             answers = {asking.expected for asking in group} - {None}

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from mosaico.traces.redaction import Redactor
 from mosaico.traces.storable_traces import cut_attributes, make_storable
@@ -12,6 +12,8 @@ from mosaico.traces.types import DatasetItem, Trace
 # The tag of a task: items of runs with different ones are not the same item (`mosaico.items.queries.REVISION`).
 TASK_TAG: Final = "task:"
 _DIGEST_CHARS: Final = 12
+
+_Answered = TypeVar("_Answered", DatasetItem, Trace)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +69,7 @@ def keep_unsaid(item: DatasetItem, state: ItemState | None) -> DatasetItem:
         tags=_merge_tags(stored.tags, item.tags),
         attributes={**stored.attributes, **item.attributes},
     )
-    if item.expected_output is not None or item.expected_any or item.expected_all:
-        return merged
-    return replace(
-        merged,
-        expected_output=stored.expected_output,
-        expected_any=stored.expected_any,
-        expected_all=stored.expected_all,
-    )
+    return _fill_expected(merged, stored)
 
 
 def _merge_tags(stored: Sequence[str], said: Sequence[str]) -> tuple[str, ...]:
@@ -130,10 +125,15 @@ def fill_trace(trace: Trace, item: DatasetItem) -> Trace:
         tags=tuple(dict.fromkeys((*trace.tags, *item.tags))),
         attributes={**item.attributes, **trace.attributes},
     )
-    if trace.expected_output is not None or trace.expected_any or trace.expected_all:
-        return filled
+    return _fill_expected(filled, item)
+
+
+def _fill_expected(answered: _Answered, item: DatasetItem) -> _Answered:
+    """Give it the expected answers of an item, if it has none."""
+    if answered.expected_output is not None or answered.expected_any or answered.expected_all:
+        return answered
     return replace(
-        filled,
+        answered,
         expected_output=item.expected_output,
         expected_any=item.expected_any,
         expected_all=item.expected_all,
