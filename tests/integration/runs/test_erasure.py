@@ -14,7 +14,8 @@ from tests.support.otlp import PROTOBUF, export, span
 from tests.support.service import JSON, Service, pair
 
 SECRET = "My name is Ada Lovelace"
-ACTOR = "ada"
+# No part of a random ID.
+ACTOR = "ursula"
 
 
 def traces() -> list[JSON]:
