@@ -64,7 +64,7 @@ class Chat:
 
     @property
     def slack(self) -> DeliveryTarget:
-        return DeliveryTarget("SLACK", f"https://{SLACK}:{self.port}/services/T0/B0/abcdefgh")
+        return DeliveryTarget("SLACK", f"https://{SLACK}:{self.port}/services/T0/B0/tokenxyz")
 
     @property
     def teams(self) -> DeliveryTarget:
@@ -136,7 +136,7 @@ def test_slack_channel__blocks_are_delivered(scenario: NotificationScenario, cha
     scenario.work()
     assert scenario.delivery(notification_id)["status"] == "DELIVERED"
     [call] = chat.calls
-    assert (call.path, call.content_type) == ("/services/T0/B0/abcdefgh", "application/json")
+    assert (call.path, call.content_type) == ("/services/T0/B0/tokenxyz", "application/json")
     assert call.body["text"] == "[CRITICAL] Firing: quality falls &lt;!channel&gt;"
     header, *sections = call.body["blocks"]
     assert header["text"]["text"] == "[CRITICAL] Firing: quality falls <!channel>"
@@ -171,7 +171,7 @@ def test_slack_channel__gone_disables_endpoint_without_exposing_url(
     delivery = scenario.delivery(notification_id)
     assert (delivery["status"], delivery["detail"]) == ("HELD", "HTTP 410: channel_is_archived")
     # The last four characters are shown; those before them are the credential.
-    assert "abcd" not in json.dumps([delivery, scenario.endpoint(delivery), scenario.inbox()])
+    assert "token" not in json.dumps([delivery, scenario.endpoint(delivery), scenario.inbox()])
 
 
 def test_slack_channel__server_without_valid_certificate_gets_nothing(
