@@ -61,6 +61,18 @@ def import_path(
     return Imported(path, replace(options, mapping=mapping, format_name=format_name))
 
 
+def read_content(folder: Path, content: bytes, **mapping: str) -> Imported:
+    """What the importer that recognizes this content reads from it."""
+    path = folder / "results"
+    path.write_bytes(content)
+    return import_path(path, **mapping)
+
+
+def texts(trace: Trace) -> tuple[str | None, str | None, str | None]:
+    """Input, expected output and output."""
+    return trace.input, trace.expected_output, trace.output
+
+
 def recorded(name: str) -> Path:
     """A recorded result file; the test is skipped where the recordings are not."""
     path = DATA / name

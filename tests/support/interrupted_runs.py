@@ -16,7 +16,7 @@ from tests.support.deployment import judge_settings
 from tests.support.kills import STEPS, WAIT_AT_GATE
 from tests.support.llm import model_server
 from tests.support.lost_writes import lose_unsynced_files, restart_with_synced_files
-from tests.support.processes import Program, lives, until
+from tests.support.processes import Program, children_named, lives, until
 from tests.support.regression_scenario import RegressionScenario, ScenarioValues, compare_values
 from tests.support.serve import ServiceProcesses, lose_power, running_processes
 from tests.support.stored import DatabaseReader
@@ -222,10 +222,8 @@ class InterruptedRuns:
         until(lambda: not lives(pid))
 
     def _running_child(self, command: str) -> int:
-        until(lambda: self.service_processes.child(command) > 0)
-        pid = self.service_processes.child(command)
-        assert pid > 0, command  # a signal to 0 would go to the tests themselves
-        return pid
+        until(lambda: bool(children_named(self.service_processes.serve.pid, command)))
+        return self.service_processes.child(command)
 
     def _lose_power(self) -> None:
         lose_power(self.service_processes)

@@ -215,8 +215,11 @@ def descendants_of(pid: int) -> list[int]:
 
 
 def child_named(pid: int, command: str) -> int:
-    """The child process that runs this command of the service; 0 when there is none."""
-    return next(iter(children_named(pid, command)), 0)
+    """The child process that runs this command of the service. Raises: `AssertionError` without one."""
+    children = children_named(pid, command)
+    # Never 0, which is the process group of the tests where a signal is sent to it.
+    assert children, f"the process {pid} has no child {command}"
+    return children[0]
 
 
 def children_named(pid: int, command: str) -> list[int]:

@@ -59,6 +59,21 @@ class ContributingTrace(WireModel):
     before: float | None = None
 
 
+class AlertRecipient(WireModel):
+    """Whom the rule of an alert named when the alert was made, and the message about the alert that was sent there."""
+
+    endpoint_id: Annotated[str, Field(description="ID of the endpoint, which may be deleted.")]
+    channel: Annotated[str, Field(description="Channel, such as EMAIL.")]
+    recipient: Annotated[StoredText, Field(description="Its address, redacted.")]
+    notification_id: Annotated[
+        str | None,
+        Field(
+            description="The message; null while the alert waits or is silenced, and where another rule told the same"
+            " before."
+        ),
+    ] = None
+
+
 class AlertDetails(WireModel):
     """The details of an alert, as stored JSON and in the REST API.
 
@@ -98,6 +113,13 @@ class AlertDetails(WireModel):
         FallenSlice | None,
         Field(
             description="The slice of the items that fell alone against the same earlier run; null without one."
+        ),
+    ] = None
+    recipients: Annotated[
+        tuple[AlertRecipient, ...] | None,
+        Field(
+            description="The recipients of its rule at that time; empty if it named none, null for an alert of an"
+            " earlier version."
         ),
     ] = None
     rule_revision: Annotated[

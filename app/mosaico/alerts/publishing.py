@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from mosaico.access.models import Person
 from mosaico.agents.models import Agent
 from mosaico.alerts import event_queries, queries, silence_queries
+from mosaico.alerts.alert_recipients import record_message, record_recipients
 from mosaico.alerts.details import AlertDetails
 from mosaico.alerts.level_change import AlertFields
 from mosaico.alerts.messages import DisplayNames, render_alerts
@@ -156,12 +157,17 @@ def store_and_publish(
         silence_id = next((s.id for s in silences if s.matchers.match(event)), None)
         # No notification is sent about the end of an incident whose beginning was silenced.
         event.silence_id = silence_id or unpublished.get(event.incident_id or "")
-    audible = [event for event in events if event.silence_id is None]
-    for event in audible:
         rule = rules.get(event.rule_id or "")
         event.endpoint_ids = list(
             rule.endpoints if rule else (notice_endpoints or {}).get(event.id, ())
         )
+    record_recipients(session, events)
+    audible = []
+    for event in events:
+        if event.silence_id is None:
+            audible.append(event)
+        else:
+            event.endpoint_ids = None
     if audible and after_run is not None:
         audible = _gather(session, audible, after_run, now)
     _publish(session, audible)
@@ -256,9 +262,12 @@ def _publish(session: Session, events: Sequence[AlertEvent]) -> None:
     notification_id = publish(session, render_alerts(events, names), with_all_events)
     for event in events:
         event.notification_id = notification_id
+        record_message(event, notification_id, with_all_events)
     for endpoint_ids in endpoints_by_events.values():
-        message = render_alerts(by_endpoint[endpoint_ids[0]], names)
-        publish(session, message, endpoint_ids, in_inbox=False)
+        own_events = by_endpoint[endpoint_ids[0]]
+        own_id = publish(session, render_alerts(own_events, names), endpoint_ids, in_inbox=False)
+        for event in own_events:
+            record_message(event, own_id, endpoint_ids)
 
 
 def benchmark_name(session: Session, benchmark_id: str) -> str:

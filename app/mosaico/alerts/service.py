@@ -21,7 +21,7 @@ from mosaico.alerts.evaluation.run_evaluation import AlertDecision
 from mosaico.alerts.evaluation.state_memory import memory_of
 from mosaico.alerts.incident_closing import Closing, close
 from mosaico.alerts.models import AlertEvent, AlertRule, AlertState
-from mosaico.alerts.page_reasons import PageReason, SentAlert, reason_of
+from mosaico.alerts.page_reasons import PageOutcome, SentAlert, reason_of
 from mosaico.alerts.publishing import (
     EventNotice,
     publish_after_silence,
@@ -116,14 +116,16 @@ def _log_reasons(result: RunResult, recorder: "_Recorder", rules: Mapping[str, A
     for evaluation in recorder.evaluations:
         rule = rules[evaluation.rule_id]
         alerts = [
-            SentAlert(event.silence_id is not None, event.notification_id is not None)
+            SentAlert(
+                event.silence_id is not None,
+                event.notification_id is not None,
+                [recipient.notification_id for recipient in event.details.recipients or ()],
+            )
             for event in recorder.events
             if event.rule_id == rule.id
         ]
-        reason = reason_of(
-            Judgement(evaluation.result), alerts, has_recipients=bool(rule.endpoints)
-        )
-        if reason is not PageReason.PAGED:
+        reason = reason_of(Judgement(evaluation.result), alerts)
+        if reason is not PageOutcome.PAGED:
             log.info(
                 "alert rule did not page",
                 reason=reason,

@@ -1,10 +1,12 @@
 """`mosaico alerts why`: what became of a page about a run, for every rule of its benchmark."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 from mosaico.alerts.page_reasons import (
     ADVICE,
+    PageOutcome,
     PageReason,
     SentAlert,
     reason_of,
@@ -13,7 +15,7 @@ from mosaico.alerts.page_reasons import (
 from mosaico.alerts.rules import Judgement
 from mosaico.core.console.resource import id_argument
 from mosaico.core.console.service import open_api
-from mosaico.core.console.table import JSON, field, print_link, print_table, tabulate
+from mosaico.core.console.table import JSON, Column, field, print_link, print_table, tabulate
 from mosaico.core.console.terminal import (
     Format,
     OutputFormat,
@@ -28,7 +30,13 @@ if TYPE_CHECKING:
     from mosaico.core.console.api_client import ApiClient
 
 RUNS = "/benchmark-runs"
-COLUMNS = (field("name", "alert rule"), field("reason"), field("advice"), field("explanation"))
+COLUMNS = (
+    field("name", "alert rule"),
+    field("reason"),
+    field("advice"),
+    field("explanation"),
+    Column("recipients", lambda rule: [_describe_recipient(each) for each in rule["recipients"]]),
+)
 DELIVERY_COLUMNS = (field("channel"), field("recipient"), field("status"), field("detail"))
 
 
@@ -39,12 +47,14 @@ def why(
 ) -> None:
     """Show for each alert rule of its benchmark why it paged about a run, or why not.
 
-    The run may be `latest`. The log of the worker has the same reasons, in lines with the run ID.
+    Recipients are those of that night. The run may be `latest`. The log of the worker has the same reasons, in lines
+    with the run ID.
     """
     with open_api() as api:
         stored_run = api.get(f"{RUNS}/{api.full_id(RUNS, run)}")
-        rules = list(_rules_of(api, stored_run))
-        deliveries = [row for rule in rules for row in _deliveries_of(api, rule["alerts"])]
+        alerts = list(api.items("/alerts", runId=stored_run["id"]))
+        deliveries = list(_deliveries_of(api, alerts))
+        rules = list(_rules_of(api, stored_run, alerts, deliveries))
         address = f"{api.pages_url}{run_page_path(stored_run['id'])}"
     finding = _describe(stored_run, rules)
     if output is OutputFormat.JSON:
@@ -66,47 +76,66 @@ def why(
     print_link(address, output)
 
 
-def _rules_of(api: "ApiClient", run: JSON) -> Iterator[JSON]:
+def _deliveries_of(api: "ApiClient", alerts: list[JSON]) -> Iterator[JSON]:
+    """The deliveries of all messages about the run, each once."""
+    messages = {alert["notificationId"] for alert in alerts}
+    messages |= {each["notificationId"] for alert in alerts for each in _recipients_of(alert)}
+    for message in sorted(messages - {None}):
+        yield from api.items("/deliveries", notificationId=message)
+
+
+def _rules_of(
+    api: "ApiClient", run: JSON, alerts: list[JSON], deliveries: list[JSON]
+) -> Iterator[JSON]:
     """What became of a page of each rule: of those that judged the run first, then of the others."""
     judged = {
         each["alertConfigId"]: each for each in api.get(f"{RUNS}/{run['id']}/evaluations")["items"]
     }
-    existing = {
-        rule["id"]: rule for rule in api.items("/alert-configs", benchmarkId=run["benchmarkId"])
-    }
-    alerts = list(api.items("/alerts", runId=run["id"]))
     for rule_id, evaluation in judged.items():
         own = [alert for alert in alerts if alert["alertConfigId"] == rule_id]
         sent = [
-            SentAlert(alert["silenceId"] is not None, alert["notificationId"] is not None)
+            SentAlert(
+                alert["silenceId"] is not None,
+                alert["notificationId"] is not None,
+                _messages_of(alert, deliveries),
+            )
             for alert in own
         ]
-        reason = reason_of(
-            Judgement(evaluation["result"]),
-            sent,
-            has_recipients=_had_recipients(api, existing.get(rule_id), own),
-        )
+        reason = reason_of(Judgement(evaluation["result"]), sent)
         yield _row(rule_id, evaluation["name"], reason, evaluation["explanation"], own)
-    for rule_id, rule in existing.items():
-        if rule_id not in judged and _is_judged(run):
+    if not _is_judged(run):
+        return
+    for rule in api.items("/alert-configs", benchmarkId=run["benchmarkId"]):
+        if rule["id"] not in judged:
             reason = reason_of_unjudged(
                 is_enabled=rule["enabled"],
                 watches_agent=rule["agentId"] in (None, run["agentId"]),
+                is_older_than_run=datetime.fromisoformat(rule["createdAt"])
+                < datetime.fromisoformat(run["completedAt"]),
             )
-            yield _row(rule_id, rule["name"], reason, "", [])
+            yield _row(rule["id"], rule["name"], reason, "", [])
 
 
-def _had_recipients(api: "ApiClient", rule: JSON | None, alerts: list[JSON]) -> bool:
-    """Whether a rule names recipients, or named them when it made these alerts."""
-    # Of a deleted rule nobody knows the recipients; one that was edited since may have sent a message before.
-    return rule is None or bool(rule["recipients"]) or any(_deliveries_of(api, alerts))
+def _recipients_of(alert: JSON) -> list[JSON]:
+    """Whom the rule named when it made the alert; empty for an alert of a version that did not store them."""
+    return alert["details"].get("recipients") or []
+
+
+def _messages_of(alert: JSON, deliveries: list[JSON]) -> list[str | None]:
+    """The message to each recipient of an alert, None where none was sent."""
+    if alert["details"].get("recipients") is not None:
+        return [recipient["notificationId"] for recipient in _recipients_of(alert)]
+    sent = (delivery["notificationId"] for delivery in deliveries)
+    return [message for message in sent if message == alert["notificationId"]]
 
 
 def _row(rule_id: str, name: str, reason: PageReason, explanation: str, alerts: list[JSON]) -> JSON:
+    recipients = {each["endpointId"]: each for alert in alerts for each in _recipients_of(alert)}
     return {
         "alertConfigId": rule_id,
         "name": name,
         "reason": reason,
+        "recipients": list(recipients.values()),
         "advice": ADVICE[reason],
         "explanation": explanation,
         "alerts": [
@@ -116,10 +145,8 @@ def _row(rule_id: str, name: str, reason: PageReason, explanation: str, alerts: 
     }
 
 
-def _deliveries_of(api: "ApiClient", alerts: list[JSON]) -> Iterator[JSON]:
-    messages = {alert["notificationId"] for alert in alerts if alert["notificationId"]}
-    for message in sorted(messages):
-        yield from api.items("/deliveries", notificationId=message)
+def _describe_recipient(recipient: JSON) -> str:
+    return f"{recipient['channel']} {recipient['recipient']}"
 
 
 def _is_judged(run: JSON) -> bool:
@@ -134,5 +161,5 @@ def _describe(run: JSON, rules: list[JSON]) -> str:
         return "the run is not valid: no alert rule judges it; its recipients got a notice of that"
     if not rules:
         return "no alert rule watches this benchmark; `mosaico alerts rules create` makes one"
-    paged = sum(rule["reason"] == PageReason.PAGED for rule in rules)
+    paged = sum(rule["reason"] == PageOutcome.PAGED for rule in rules)
     return f"{paged} of {len(rules)} alert rules paged about this run"

@@ -1,7 +1,7 @@
 """Messages, endpoints and deliveries as the API and pages show them; the request of a delivery without credentials."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -70,13 +70,13 @@ class DeliveryRow(NamedTuple):
     can_redeliver: bool
 
 
-def list_delivery_rows(session: Session, notification_id: str | None) -> list[DeliveryRow]:
-    """The deliveries of a message; none without a message, as for a silenced alert."""
-    if notification_id is None:
-        return []
-    # All of them: a rule has at most 50 recipients, each of few channels.
-    page, of_message = PageQuery(MAX_LIMIT), DeliveryFilter(notification_id=notification_id)
-    deliveries = list_deliveries(session, page, of_message).rows
+def list_delivery_rows(session: Session, notification_ids: Iterable[str]) -> list[DeliveryRow]:
+    """The deliveries of messages."""
+    deliveries: list[Delivery] = []
+    for notification_id in notification_ids:
+        # All of them: a rule has at most 50 recipients, each of few channels.
+        page, of_message = PageQuery(MAX_LIMIT), DeliveryFilter(notification_id=notification_id)
+        deliveries += list_deliveries(session, page, of_message).rows
     return delivery_rows(deliveries, endpoints_of(session, deliveries))
 
 

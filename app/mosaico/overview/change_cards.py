@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -9,6 +10,7 @@ from markupsafe import Markup
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from mosaico.alerts.alert_recipients import messages_of
 from mosaico.alerts.models import AlertEvent
 from mosaico.alerts.rules import IncidentResolution
 from mosaico.comparison.change_text import format_amount, format_pair, format_value
@@ -119,7 +121,8 @@ def _card(
         value=_value_text(view.kpi),
         others=[_other_text(kpi) for kpi in view.others],
         spark=_spark(headline, view) if headline is not None and is_shown else Markup(),
-        told=[row for id_ in view.incident_ids for row in told.get(id_, ())],
+        # Incidents of one night are told in one message.
+        told=list(dict.fromkeys(row for id_ in view.incident_ids for row in told.get(id_, ()))),
         run_again=_run_again_form(view) if view.outcome in (FAILED, ChangeOutcome.INVALID) else None,
         decides=view.kpi is not None and view.decided_by == view.kpi.name,
         ended_value=_ended_text(view),
@@ -246,16 +249,17 @@ def _list_told(session: Session, incident_ids: Collection[str]) -> dict[str, lis
     """Who was told of some incidents, by their IDs."""
     if not incident_ids:
         return {}
-    events = select(AlertEvent.id, AlertEvent.notification_id).where(
-        AlertEvent.id.in_(incident_ids)
+    events = select(AlertEvent).where(AlertEvent.id.in_(incident_ids))
+    messages = {event.id: messages_of(event) for event in session.scalars(events)}
+    statement = select(Delivery).where(
+        Delivery.notification_id.in_(set(chain.from_iterable(messages.values())))
     )
-    messages = {
-        row.notification_id: row.id for row in session.execute(events) if row.notification_id
-    }
-    statement = select(Delivery).where(Delivery.notification_id.in_(messages))
     deliveries = list(session.scalars(statement.order_by(Delivery.id).limit(_MAX_DELIVERIES)))
     endpoints = endpoints_of(session, deliveries)
-    told: dict[str, list[DeliveryRow]] = defaultdict(list)
+    rows_of: dict[str, list[DeliveryRow]] = defaultdict(list)
     for delivery in deliveries:
-        told[messages[delivery.notification_id]] += delivery_rows([delivery], endpoints)
-    return told
+        rows_of[delivery.notification_id] += delivery_rows([delivery], endpoints)
+    return {
+        incident_id: [row for message in of_incident for row in rows_of[message]]
+        for incident_id, of_incident in messages.items()
+    }

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from mosaico.alerts.page_reasons import PageReason
+from mosaico.alerts.page_reasons import ADVICE
 from tests.integration.cli.conftest import Shell
 from tests.integration.docs.test_examples import ROOT, blocks, examples, matches
 from tests.support.page_commands import command_environment, run_command
@@ -100,13 +100,63 @@ def test_alerts_why__shows_what_became_of_the_message(judged: Service, mosaico: 
     assert delivery["detail"] in shown
 
 
-def test_alerts_why__of_a_rule_that_lost_its_recipients_since_says_what_was_sent(
+def recipients(mosaico: Shell) -> dict[str, list[str]]:
+    """The ports of the recipients of each rule."""
+    return {
+        rule["name"]: [each["recipient"].split(":")[2][0] for each in rule["recipients"]]
+        for rule in why(mosaico)["rules"]
+    }
+
+
+def test_alerts_why__says_what_was_true_that_night(judged: Service, mosaico: Shell) -> None:
+    add_rule(judged, "pages", **RECIPIENT)
+    add_rule(judged, "nobody")
+    judged.complete_run()
+    judged.patch("/alert-configs/pages", {"channels": ["IN_APP"], "recipients": []})
+    judged.patch("/alert-configs/nobody", RECIPIENT)
+    add_rule(judged, "disabled-since", enabled=False)
+    assert reasons(mosaico) == {
+        "pages": "PAGED",
+        "nobody": "NO_RECIPIENTS",
+        "disabled-since": "NOT_JUDGED",
+    }
+    assert recipients(mosaico) == {"pages": ["1"], "nobody": [], "disabled-since": []}
+
+
+def test_alerts_why__names_recipients_whose_endpoint_is_gone(
     judged: Service, mosaico: Shell
 ) -> None:
     add_rule(judged, "pages", **RECIPIENT)
     judged.complete_run()
     judged.patch("/alert-configs/pages", {"channels": ["IN_APP"], "recipients": []})
-    assert reasons(mosaico) == {"pages": "PAGED"}
+    for endpoint in judged.get("/endpoints")["items"]:
+        judged.delete(f"/endpoints/{endpoint['id']}")
+    assert (reasons(mosaico), recipients(mosaico)) == ({"pages": "PAGED"}, {"pages": ["1"]})
+
+
+def test_alerts_why__shows_each_delivery_once_and_those_of_own_messages(
+    judged: Service, mosaico: Shell
+) -> None:
+    first, second = RECIPIENT["recipients"][0], "http://127.0.0.1:2/hook"
+    add_rule(judged, "both", channels=["WEBHOOK"], recipients=[first, second])
+    # The first recipient gets a message with both alerts, the second one of its own.
+    add_rule(judged, "one", **RECIPIENT)
+    judged.complete_run()
+    deliveries = why(mosaico)["deliveries"]
+    assert sorted(row["recipient"].split(":")[2][0] for row in deliveries) == ["1", "2"]
+    assert reasons(mosaico) == {"both": "PAGED", "one": "PAGED"}
+    [alert] = judged.get("/alerts", alertConfigId="both")["items"]
+    page = judged.client.get(f"/alerts/events/{alert['id']}").text
+    assert all(f"/deliveries/{row['id']}" in page for row in deliveries)
+
+
+def test_alerts_why__of_a_collapse_that_another_rule_told(judged: Service, mosaico: Shell) -> None:
+    add_rule(judged, "pages", **RECIPIENT)
+    add_rule(judged, "patient", forRuns=2, **RECIPIENT)
+    judged.complete_run()
+    judged.upload([pair(1, output="wrong again")], run_name="run-2")
+    judged.complete_run(runName="run-2")
+    assert reasons(mosaico) == {"pages": "ONGOING", "patient": "TOLD_BEFORE"}
 
 
 def test_alerts_why__of_runs_that_no_rule_judges(judged: Service, mosaico: Shell) -> None:
@@ -144,4 +194,4 @@ def test_docs_why_no_page__commands_answer_as_shown(service: Service, tmp_path: 
 
 def test_docs_why_no_page__names_every_reason() -> None:
     text = (ROOT / PAGE).read_text()
-    assert [reason for reason in PageReason if f"| `{reason}` |" not in text] == []
+    assert [reason for reason in ADVICE if f"| `{reason}` |" not in text] == []

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.access.deps import READ, RUN, get_caller
 from mosaico.alerts import event_queries, inbox_view, service
+from mosaico.alerts.alert_recipients import messages_of
 from mosaico.alerts.details import AlertDetails
 from mosaico.alerts.evaluation.run_evaluation import read_false_pages
 from mosaico.alerts.event_queries import AlertFilter
@@ -94,7 +95,7 @@ def show_alert(request: Request, alert_id: AlertId, res: Res) -> Response:
     with res.db.read() as session:
         event = event_queries.get_event(session, alert_id)
         view = _view(session, event, res.clock())
-        deliveries = list_delivery_rows(session, event.notification_id)
+        deliveries = list_delivery_rows(session, messages_of(event))
         false_alarms = read_false_alarms(
             session, [event.rule_id], res.clock(), read_false_pages(res.options)
         ).get(event.rule_id or "")
@@ -135,10 +136,9 @@ def _parts_in_api(session: Session, event: AlertEvent) -> dict[str, str]:
     if event.run_id:
         parts["run"] = path_of("benchmark-runs", event.run_id)
         parts["attributes"] = path_of("benchmark-runs", event.run_id, "attributes")
-    if event.notification_id:
-        parts["deliveries"] = build_url(
-            "/deliveries", notificationId=event.notification_id, limit=MAX_LIMIT
-        )
+    for number, message_id in enumerate(messages_of(event), 1):
+        name = "deliveries" if number == 1 else f"deliveries {number}"
+        parts[name] = build_url("/deliveries", notificationId=message_id, limit=MAX_LIMIT)
     return parts
 
 

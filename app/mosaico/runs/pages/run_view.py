@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from mosaico.access.deps import get_caller
 from mosaico.access.queries import list_caller_names
 from mosaico.agents.models import Agent
+from mosaico.alerts.alert_recipients import messages_of
 from mosaico.alerts.evaluation.run_evaluation import read_false_pages
 from mosaico.alerts.event_queries import AlertFilter, list_events
 from mosaico.alerts.incident_queries import list_incidents_of_run
@@ -317,7 +318,7 @@ def _alert(
         "explanation": event.explanation,
         "silenced": event.silence_id is not None,
         "url": alert_page_path(event.id),
-        "deliveries": list_delivery_rows(session, event.notification_id),
+        "deliveries": list_delivery_rows(session, messages_of(event)),
     }
 
 
