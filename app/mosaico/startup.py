@@ -158,7 +158,6 @@ def opened_resources(
                 "rate_limit": str(settings.rate_limit),
                 "summary_at": settings.summary_at,
                 "false_pages_per_month": str(settings.false_pages_per_month or ""),
-                "require_if_match": "yes" if settings.require_if_match else "",
                 **import_options(settings),
             },
             llm_server=configured_llm_server(settings),

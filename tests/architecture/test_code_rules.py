@@ -78,7 +78,6 @@ MAY_CATCH_EVERYTHING = {
     # They raise in one thread what another raised.
     "app/mosaico/comparison/comparison_store.py",
     "app/mosaico/core/http/threads.py",
-    "app/mosaico/core/interruption.py",
     "app/mosaico/core/periodic_functions.py",
     "app/mosaico/core/problem_documents.py",
     "app/mosaico/core/registry.py",

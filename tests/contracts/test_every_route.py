@@ -87,7 +87,7 @@ def test_every_route__documents_the_problems_that_can_come(document: dict[str, A
         assert isinstance(route.original_route, APIRoute)
         raised = {error.status for error in raised_errors(route.original_route.endpoint)}
         for operation in operations(document, route):
-            possible = {*PROBLEMS, *({409, 412, 428} & raised)}
+            possible = {*PROBLEMS, *({409, 412} & raised)}
             if "requestBody" in operation:
                 possible |= {413} if is_signed(route.dependant) else {413, 415}
             documented = {

@@ -98,7 +98,7 @@ LIMITED: Final[Mapping[str, str]] = {
 # Sent in batches of `mosaico.core.batches`, however many rows their input has.
 BATCHED: Final = frozenset(
     {
-        "mosaico.access.service._revoke_first_keys",
+        "mosaico.access.service._replace_first_key",
         "mosaico.access.sessions.end_sessions",
         "mosaico.alerts.publishing.store_and_publish",
         "mosaico.alerts.service._CREATE_STATES",

@@ -1,4 +1,4 @@
-"""Rules of API keys and roles: token format, role hierarchy, the first admin key."""
+"""Rules of API keys and roles: token format, role hierarchy."""
 
 import base64
 import hashlib
@@ -7,7 +7,6 @@ import re
 import secrets
 import zlib
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal, NamedTuple
@@ -104,50 +103,6 @@ def is_usable(*, expires_at: datetime | None, revoked_at: datetime | None, now: 
 def ceil_seconds(seconds: float) -> int:
     """Seconds for `Retry-After`: rounded up, never negative."""
     return max(math.ceil(seconds), 0)
-
-
-class KeyFileState(StrEnum):
-    """State of the key in the admin key file, according to the database."""
-
-    NO_FILE = "no file"
-    UNKNOWN = "unknown"
-    ACTIVE = "active"
-    REVOKED = "revoked"
-
-
-class FirstKeyAction(StrEnum):
-    """The action of a start for the first admin key."""
-
-    KEEP = "keep"
-    REGISTER = "register"
-    CREATE = "create"
-    NONE = "none"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstKeyState:
-    """State at a start. `file_lost`: the database has an active first key, but the file is missing or
-    contains another key.
-    """
-
-    key_file: KeyFileState
-    file_lost: bool
-    has_other_admin: bool
-
-
-def decide_first_key_action(state: FirstKeyState) -> FirstKeyAction:
-    """Decide the action of a start, so that an admin key exists.
-
-    A revoked key stays revoked; a new one is created only when no other admin key is left.
-    """
-    if state.key_file is KeyFileState.ACTIVE:
-        return FirstKeyAction.KEEP
-    if state.key_file is KeyFileState.UNKNOWN:
-        return FirstKeyAction.REGISTER
-    # A lost file means that nobody can read the active key any more, so it is replaced.
-    if state.file_lost or not state.has_other_admin:
-        return FirstKeyAction.CREATE
-    return FirstKeyAction.NONE
 
 
 def _base32(raw: bytes) -> str:

@@ -18,12 +18,8 @@ from mosaico.access.queries import (
 )
 from mosaico.access.rules import (
     ApiToken,
-    FirstKeyAction,
-    FirstKeyState,
-    KeyFileState,
     RoleName,
     configured_key_error,
-    decide_first_key_action,
     generate_token,
     hash_token,
     is_usable,
@@ -294,20 +290,27 @@ def _delete_configured_key(session: Session) -> None:
 
 
 def _ensure_key_in_file(session: Session, path: Path, *, now: datetime) -> FirstKey:
+    """A revoked key stays revoked: a new one is created only when no other admin key is left."""
     token = _read_key_file(path)
-    action = decide_first_key_action(_first_key_state(session, token, now=now))
-    if action is FirstKeyAction.KEEP:
-        return FirstKey(path=path, created=False)
-    if action is FirstKeyAction.NONE:
+    if token is not None:
+        row = session.get(ApiKey, token.key_id)
+        if row is None:
+            # The data folder outlived its database, or the file comes from another folder.
+            _replace_first_key(session, token, now=now)
+            return FirstKey(path=path, created=False)
+        _require_same_secret(token, row)
+        if row.revoked_at is None:
+            return FirstKey(path=path, created=False)
+    # An active key without its file: nobody can read it any more, so it is replaced.
+    is_lost = find_usable_admin(session, now, ApiKey.name == FIRST_KEY_NAME) is not None
+    if not is_lost and find_usable_admin(session, now, ApiKey.name != FIRST_KEY_NAME):
         return FirstKey(path=None, created=False)
-    if action is FirstKeyAction.CREATE or token is None:
-        token = generate_token("admin")
-        # The file is written before the commit: if the commit fails, the next start registers the key
-        # in the file. In the other order a crash would lose the text of a registered key.
-        replace_secret_file(path, token.text)
-    _revoke_first_keys(session, now=now)
-    _insert_key(session, token, name=FIRST_KEY_NAME, role="admin", now=now)
-    return FirstKey(path=path, created=action is FirstKeyAction.CREATE)
+    token = generate_token("admin")
+    # The file is written before the commit: if the commit fails, the next start registers the key
+    # in the file. In the other order a crash would lose the text of a registered key.
+    replace_secret_file(path, token.text)
+    _replace_first_key(session, token, now=now)
+    return FirstKey(path=path, created=True)
 
 
 def _read_key_file(path: Path) -> ApiToken | None:
@@ -323,34 +326,22 @@ def _read_key_file(path: Path) -> ApiToken | None:
     return token
 
 
-def _first_key_state(session: Session, token: ApiToken | None, *, now: datetime) -> FirstKeyState:
-    row = session.get(ApiKey, token.key_id) if token else None
-    return FirstKeyState(
-        key_file=_classify_key_file(token, row),
-        file_lost=find_usable_admin(session, now, ApiKey.name == FIRST_KEY_NAME) is not None,
-        has_other_admin=find_usable_admin(session, now, ApiKey.name != FIRST_KEY_NAME) is not None,
-    )
-
-
-def _classify_key_file(token: ApiToken | None, row: ApiKey | None) -> KeyFileState:
-    if token is None:
-        return KeyFileState.NO_FILE
-    if row is None:
-        return KeyFileState.UNKNOWN
+def _require_same_secret(token: ApiToken, row: ApiKey) -> None:
     if row.digest != hash_token(token.text):
         raise Misconfigured(
             "the admin key file contains the ID of a stored key, but another secret; delete the "
             "file, and a new key is created at the next start"
         )
-    return KeyFileState.ACTIVE if row.revoked_at is None else KeyFileState.REVOKED
 
 
-def _revoke_first_keys(session: Session, *, now: datetime) -> None:
+def _replace_first_key(session: Session, token: ApiToken, *, now: datetime) -> None:
+    """Revoke the first admin keys, and register another one."""
     active = select(ApiKey.id).where(
         ApiKey.role == "admin", ApiKey.name == FIRST_KEY_NAME, ApiKey.revoked_at.is_(None)
     )
     for batch in batched(session.scalars(active).all()):
         session.execute(update(ApiKey).where(ApiKey.id.in_(batch)).values(revoked_at=now))
+    _insert_key(session, token, name=FIRST_KEY_NAME, role="admin", now=now)
 
 
 def delete_expired_responses(session: Session, now: datetime) -> int:

@@ -18,7 +18,6 @@ from mosaico.comparison.measured_runs import read_measured_runs
 from mosaico.comparison.run_attributes import read_run_attributes, record_run, with_differences
 from mosaico.comparison.run_verdict_text import FIRST_RUN, NOT_COMPARABLE, SAME_SOURCE_RUN
 from mosaico.comparison.value_failures import ValueFailures, log_failures
-from mosaico.core.interruption import interrupted_by
 from mosaico.formula import compile_formula
 from mosaico.items.attributes import ItemAttributes
 from mosaico.items.label_counts import TraceSummaries, summarize_traces, with_label_counts
@@ -206,7 +205,7 @@ def _with_slice(
     """The verdicts, of which the one of the run says which slice of the items fell alone."""
     if not pairing.is_paired:
         return verdicts
-    with job.resources.db.read() as session, interrupted_by(job.checkpoint, session):
+    with job.resources.db.read() as session:
         attributes = read_attributes(session, [run_seq], cluster_field=None, is_sample=False)
     try:
         fallen = job.pool.run(
@@ -270,7 +269,7 @@ def compute_in_child(
 
 def _load_attributes(job: JobContext, run: BaselineRun) -> ItemAttributes:
     job.checkpoint()
-    with job.resources.db.read() as session, interrupted_by(job.checkpoint, session):
+    with job.resources.db.read() as session:
         return read_run_attributes(session, run)
 
 
@@ -294,7 +293,7 @@ def _load_items(
 
     job.checkpoint()
     # One statement, which takes seconds for a million traces.
-    with job.resources.db.read() as session, interrupted_by(job.checkpoint, session):
+    with job.resources.db.read() as session:
         matrix = read_items(
             session,
             runs,

@@ -67,18 +67,14 @@ class PageQuery:
 
 
 class PageRows(NamedTuple, Generic[T]):
-    """The rows of one page and the cursor of the next page; None on the last page.
-
-    `searched_rows` are the rows that a search has read without filling the page.
-    """
+    """The rows of one page and the cursor of the next page; None on the last page."""
 
     rows: list[T]
     next_cursor: str | None
-    searched_rows: int = 0
 
     def with_rows(self, rows: list[V]) -> "PageRows[V]":
         """The same page with other rows in place of these."""
-        return PageRows(rows, self.next_cursor, self.searched_rows)
+        return PageRows(rows, self.next_cursor)
 
     def to_page(self, to_view: Callable[[T], V]) -> Page[V]:
         """The page as a response body, each row as a view."""
@@ -143,7 +139,6 @@ class ListRows:
         its cursor goes on from there.
         """
         matches: list[Sequence[CursorValue]] = []
-        searched_rows = 0
         after: Sequence[CursorValue] | None = self._decode(query.cursor)
         ends_at = time.monotonic() + (SEARCH_TIME_S if search_time_s is None else search_time_s)
         while True:
@@ -153,9 +148,8 @@ class ListRows:
             after = self._find_batch_end(session, after)
             if after is None:
                 break
-            searched_rows += self._batch_size
             if len(matches) == query.limit or time.monotonic() > ends_at:
-                return PageRows(matches, encode_cursor(after), searched_rows)
+                return PageRows(matches, encode_cursor(after))
         return cut_page(matches, query, lambda keys: keys)
 
     @property

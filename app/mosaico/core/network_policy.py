@@ -5,11 +5,9 @@ servers at the web ports and the networks of MOSAICO_OUTBOUND_ALLOW at any port.
 the addresses at which clouds hand out credentials to their machines.
 """
 
-import contextlib
 import ipaddress
-import re
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Thread
@@ -85,13 +83,6 @@ _METADATA_NAMES: Final = frozenset(
         "rancher-metadata",
     }
 )
-# Public zones in which 169.254.169.254.nip.io, a9fea9fe.nip.io, 169-254-169-254.sslip.io and fd00-ec2--254.sslip.io
-# resolve to the address.
-_ZONES_OF_ADDRESSES: Final = (".nip.io", ".sslip.io", ".xip.io")
-# Not 0.0.0.0/8 and the like: of five numbers in a name, some four resemble an address.
-_NEVER_IN_NAMES: Final = _METADATA + parse_networks("fe80::/10, fd00:ec2::/32, fd20:ce::/32")
-_ADDRESS_IN_NAME: Final = re.compile(r"(?<![0-9])(?=([0-9]{1,3}(?:[.-][0-9]{1,3}){3})(?![0-9]))")
-_HEXADECIMAL_IN_NAME: Final = re.compile(r"(?<![^.-])(?:0x)?([0-9a-f]{8})(?=[.])")
 
 _NEVER_REASON: Final = (
     "an address inside the machine or cloud that this service runs on, which is never called;"
@@ -179,7 +170,7 @@ def find_host_refusal(host: str) -> str | None:
     name = host.strip("[]").partition("%")[0].rstrip(".").lower()
     address = _parse_address(name)
     if address is None:
-        is_never = name in _METADATA_NAMES or _has_metadata_address(name)
+        is_never = name in _METADATA_NAMES
     else:
         is_never = any(_is_in(form, _NEVER) for form in _forms(address))
     return f"{host} is {_NEVER_REASON}" if is_never else None
@@ -195,26 +186,6 @@ def _parse_address(name: str) -> IPAddress | None:
         return ipaddress.ip_address(socket.inet_aton(name))
     except (OSError, UnicodeError):
         return None
-
-
-def _has_metadata_address(name: str) -> bool:
-    if not name.endswith(_ZONES_OF_ADDRESSES):
-        return False
-    return any(
-        _is_in(form, _NEVER_IN_NAMES) for address in _addresses_in(name) for form in _forms(address)
-    )
-
-
-def _addresses_in(name: str) -> Iterator[IPAddress]:
-    """The addresses that such a zone could read in a name."""
-    for digits in _ADDRESS_IN_NAME.findall(name):
-        with contextlib.suppress(ValueError):
-            yield ipaddress.IPv4Address(digits.replace("-", "."))
-    for digits in _HEXADECIMAL_IN_NAME.findall(name):
-        yield ipaddress.IPv4Address(int(digits, 16))
-    for label in name.split("."):
-        with contextlib.suppress(ValueError):
-            yield ipaddress.IPv6Address(label.replace("-", ":"))
 
 
 def require_callable_host(host: str) -> None:

@@ -220,12 +220,6 @@ class Settings(ImportSettings):
     oidc_groups_claim: Annotated[
         str, Field(description="Claim with the groups of a person, for rules such as group:admins.")
     ] = "groups"
-    require_if_match: Annotated[
-        bool,
-        Field(
-            description="Whether every edit requires an If-Match header (otherwise 428).",
-        ),
-    ] = False
     langfuse_default_url: Annotated[
         str,
         Field(

@@ -82,7 +82,6 @@ def show_endpoints(
         filters=filters.fields,
         endpoints=page.rows,
         next_cursor=page.next_cursor,
-        searched_rows=page.searched_rows,
     )
 
 
@@ -227,7 +226,6 @@ def show_deliveries(
         filters=filters.fields,
         **deliveries,
         next_cursor=page.next_cursor,
-        searched_rows=page.searched_rows,
     )
 
 

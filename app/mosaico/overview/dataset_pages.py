@@ -117,7 +117,6 @@ def show_dataset(
         api_parts={"upload": path_of("local-datasets", dataset_id)}, steps=(Crumb("Datasets", NAV),),
         dataset=dataset, agent=agent, traces=page.rows,
         next_cursor=page.next_cursor,
-        searched_rows=page.searched_rows,
     )  # fmt: skip
 
 
@@ -225,5 +224,4 @@ def _render(
         options_are_open=any((typed or {}).get(name) for name in TYPED_FIELDS[4:]),
         errors=errors or {}, filters=filters.fields, names={"agent": agents.choices()},
         next_cursor=page.next_cursor,
-        searched_rows=page.searched_rows,
     )  # fmt: skip

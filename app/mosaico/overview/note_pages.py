@@ -47,7 +47,6 @@ def show_notes(request: Request, res: Res, query: ListQuery, filters: NoteFilter
         rows=[(note, *_subject_of(note)) for note in page.rows],
         benchmarks=dict(names["benchmark"]),
         next_cursor=page.next_cursor,
-        searched_rows=page.searched_rows,
     )
 
 

@@ -7,7 +7,6 @@ from mosaico.annotations.kpi_corrections import correct_kpis
 from mosaico.annotations.run_judges import measure_judges_of_run
 from mosaico.comparison.baseline_comparison import compare_with_baseline
 from mosaico.comparison.unmeasured_deciders import unmeasured_deciders
-from mosaico.core.interruption import interrupted_by
 from mosaico.jobs.handlers import JobContext
 from mosaico.kpis.evaluate import KpiValue, evaluate_kpis, warn_of_few_trials
 from mosaico.metrics.aggregate import Aggregate
@@ -161,7 +160,7 @@ def _has_trials(job: JobContext, lease: RunLease, first_batch: Sequence[ScoredTr
     """Return whether items were repeated: of a run with one batch, its rows show it."""
     if len(first_batch) < TRACES_PER_READ:
         return len({row.item_id for row in first_batch}) < len(first_batch)
-    with job.resources.db.read() as session, interrupted_by(job.checkpoint, session):
+    with job.resources.db.read() as session:
         return queries.has_trials(session, lease.collection_id)
 
 

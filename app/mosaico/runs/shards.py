@@ -18,7 +18,6 @@ from mosaico.core.bulk_copy import (
     encode_field,
     encode_json,
 )
-from mosaico.core.interruption import interrupted_by
 from mosaico.core.postgres_notify import notify_streams
 from mosaico.jobs.declarations import FinishRun, ScoreShard
 from mosaico.jobs.handlers import JobContext
@@ -101,7 +100,7 @@ def _no_traces(plan: RunPlan) -> str:
 def split_run(job: JobContext, lease: RunLease, run: BenchmarkRun) -> None:
     """Divide the collected traces of a run into shards, and start to measure them."""
     db = job.resources.db
-    with db.read() as session, interrupted_by(job.checkpoint, session):
+    with db.read() as session:
         ranges = list_shard_ranges(
             session, lease.run_id, traces=SHARD_TRACES, size_bytes=SHARD_BYTES
         )

@@ -109,7 +109,6 @@ def show_schedules(
         ],
         targets=targets,
         next_cursor=page.next_cursor,
-        searched_rows=page.searched_rows,
     )
 
 
@@ -175,7 +174,6 @@ def show_all_fires(
         path=f"{address}/fires",
         fires=show_fires(page.rows)[::-1],
         next_cursor=page.next_cursor,
-        searched_rows=page.searched_rows,
     )
 
 

@@ -71,7 +71,6 @@ def show_triggers(request: Request, res: Res, query: ListQuery, filters: EventFi
         secrets=stored,
         langfuse_url=f"{public_url(request)}/api/v1/webhooks/langfuse",
         next_cursor=page.next_cursor,
-        searched_rows=page.searched_rows,
     )
 
 

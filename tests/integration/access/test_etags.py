@@ -1,15 +1,11 @@
 """ETags: conditional edits and conditional reads."""
 
-from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 
 import httpx
 import pytest
 
-from mosaico.core.resources import Resources
-from mosaico.jobs.process_pool import ProcessPool
-from tests.support.service import JSON, Service, running_service
+from tests.support.service import Service
 
 KPI = "/benchmarks/bench-001/kpis/quality"
 THINGS = {
@@ -101,20 +97,3 @@ def test_if_match__only_one_of_two_edits_of_the_same_version_succeeds(service: S
     current_etag = tag(service, "/agents/agent-001")
     answers = [edit(service, "PATCH", "/agents/agent-001", current_etag) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [200, 412]
-
-
-@pytest.fixture
-def strict(service_resources: Resources, metric_pool: ProcessPool) -> Iterator[Service]:
-    """The same service with MOSAICO_REQUIRE_IF_MATCH."""
-    options: JSON = {**service_resources.options, "require_if_match": "yes"}
-    with running_service(replace(service_resources, options=options), metric_pool) as running:
-        yield running
-
-
-def test_require_if_match__edit_without_if_match_is_refused(strict: Service) -> None:
-    for path in THINGS:
-        for method in ("PATCH", "PUT", "DELETE"):
-            refused = edit(strict, method, path, None)
-            assert refused.status_code == 428
-            assert "If-Match" in refused.json()["detail"]
-        assert edit(strict, "PATCH", path, tag(strict, path)).status_code == 200

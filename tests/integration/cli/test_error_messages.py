@@ -56,7 +56,7 @@ REQUEST = re.compile(
 POINTER = re.compile(r"(?m)^\s*/\w+|[(`]/\w+[/\w]*[)`]")
 # Errors that only programs see: a command sends what the API documents.
 OF_PROGRAMS = {
-    *("method-not-allowed", "precondition-required", "idempotency-key-reused", "malformed-request"),
+    *("method-not-allowed", "idempotency-key-reused", "malformed-request"),
     *("undecodable-export", "webhook-id-reused", "bad-signature", "stale-signature", "refused-key"),
 }
 FIELDS = (

@@ -1,10 +1,7 @@
 """A run that is cancelled in its finishing step ends soon, and without a result."""
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.orm import Session
 
-from mosaico.comparison import baseline_comparison
 from mosaico.run_store import queries
 from mosaico.run_store.scored_trace import ScoredTrace
 from mosaico.runs import aggregation, leases
@@ -13,7 +10,6 @@ from tests.support.stored import DatabaseReader
 
 RUN = "/benchmark-runs"
 TRACES = 60
-LONG_READ_S = 60
 STORED = """
     SELECT (SELECT count(*) FROM run_metrics), (SELECT count(*) FROM kpi_history),
            (SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing'))
@@ -41,30 +37,5 @@ def test_finish__a_cancelled_run_ends_between_two_reads(
     monkeypatch.setattr(queries, "read_scored_traces", cancel_and_read)
     service.work()
     assert len(positions) == 1
-    assert service.get(f"{RUN}/{run_id}")["status"] == "CANCELLED"
-    assert rows.all(STORED) == [(0, 0, 0)]
-
-
-def test_finish__a_cancelled_run_does_not_wait_for_a_long_read(
-    service: Service, rows: DatabaseReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The items of a million traces are read in one statement."""
-    service.create_agent()
-    service.create_benchmark(measures=[{"name": "quality", "formula": "ROUGE"}])
-    service.upload([pair(1)])
-    run_id = service.start_run()["id"]
-    reads, ended_reads = list[str](), list[str]()
-
-    def cancel_and_read_for_long(session: Session, *_: object, **__: object) -> None:
-        service.post(f"{RUN}/{run_id}/cancel")
-        reads.append(run_id)
-        session.execute(text("SET LOCAL statement_timeout = 0"))
-        session.execute(text(f"SELECT pg_sleep({LONG_READ_S})"))
-        ended_reads.append(run_id)
-
-    monkeypatch.setattr(baseline_comparison, "read_items", cancel_and_read_for_long)
-    service.work()
-    # Once, and not to its end: a job that failed would have read again.
-    assert (reads, ended_reads) == ([run_id], [])
     assert service.get(f"{RUN}/{run_id}")["status"] == "CANCELLED"
     assert rows.all(STORED) == [(0, 0, 0)]

@@ -9,14 +9,10 @@ from hypothesis import strategies as st
 
 from mosaico.access.rules import (
     ROLES,
-    FirstKeyAction,
-    FirstKeyState,
-    KeyFileState,
     KeyFormat,
     RoleName,
     classify_key,
     configured_key_error,
-    decide_first_key_action,
     generate_token,
     is_usable,
     parse_token,
@@ -119,25 +115,3 @@ def test_is_usable__until_expiry_or_revocation(
 ) -> None:
     expires_at = None if expires_in_s is None else NOW + timedelta(seconds=expires_in_s)
     assert is_usable(expires_at=expires_at, revoked_at=NOW if revoked else None, now=NOW) is usable
-
-
-@pytest.mark.parametrize(
-    ("file", "file_lost", "other_admin", "step"),
-    [
-        (KeyFileState.NO_FILE, False, False, FirstKeyAction.CREATE),
-        (KeyFileState.NO_FILE, True, False, FirstKeyAction.CREATE),
-        (KeyFileState.NO_FILE, True, True, FirstKeyAction.CREATE),
-        (KeyFileState.NO_FILE, False, True, FirstKeyAction.NONE),
-        (KeyFileState.UNKNOWN, False, False, FirstKeyAction.REGISTER),
-        (KeyFileState.UNKNOWN, True, True, FirstKeyAction.REGISTER),
-        (KeyFileState.ACTIVE, True, False, FirstKeyAction.KEEP),
-        (KeyFileState.ACTIVE, True, True, FirstKeyAction.KEEP),
-        (KeyFileState.REVOKED, False, False, FirstKeyAction.CREATE),
-        (KeyFileState.REVOKED, False, True, FirstKeyAction.NONE),
-    ],
-)
-def test_decide_first_key_action__creates_only_without_another_admin(
-    file: KeyFileState, file_lost: bool, other_admin: bool, step: FirstKeyAction
-) -> None:
-    state = FirstKeyState(key_file=file, file_lost=file_lost, has_other_admin=other_admin)
-    assert decide_first_key_action(state) is step

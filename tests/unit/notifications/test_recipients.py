@@ -134,9 +134,7 @@ def test_check__chat_formats_of_own_servers_are_allowed_by_the_operator(
         "169.254.169.254", "169.254.1.1", "[fe80::1]", "100.100.100.200",
         "0xa9fea9fe", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "0.0.0.0",
         "metadata.google.internal", "Metadata.Google.Internal.", "metadata.goog",
-        "instance-data.ec2.internal", "169.254.169.254.nip.io", "a-169-254-169-254.sslip.io",
-        "1.169.254.169.254.nip.io", "a9fea9fe.nip.io", "A9FEA9FE.nip.io", "0xa9fea9fe.nip.io", "app-a9fea9fe.nip.io",
-        "x.a9fea9fe.nip.io", "fd00-ec2--254.sslip.io", "0--ffff-a9fe-a9fe.sslip.io",
+        "instance-data.ec2.internal",
     ],
 )  # fmt: skip
 def test_check__metadata_and_link_local_hosts_are_refused_when_saved(host: str) -> None:
@@ -154,9 +152,7 @@ def test_check__a_number_is_not_a_host() -> None:
     "host",
     [
         # Names that resemble those above, and may belong to anybody: only their addresses can tell.
-        "metadata", "metadata.example.com", "v0.1.2.3.example", "1169.254.169.254.nip.io",
-        "7f000001.nip.io", "aa9fea9fe.nip.io", "a9fea9fe.example", "deadbeef.nip.io", "0--1.sslip.io",
-        "127.0.0.1.nip.io", "ip-100-100-100-200.ec2.internal", "build-2-168.63.129.16.example",
+        "metadata", "metadata.example.com", "169.254.169.254.nip.io", "ip-100-100-100-200.ec2.internal",
     ],
 )  # fmt: skip
 def test_check__other_names_are_decided_by_their_addresses_at_each_call(host: str) -> None:

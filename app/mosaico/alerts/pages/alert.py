@@ -85,7 +85,6 @@ def show_alerts(
         rows=rows,
         sort=sort,
         next_cursor=page.next_cursor,
-        searched_rows=page.searched_rows,
     )
 
 

@@ -140,7 +140,6 @@ def show_inbox(
         if newest.next_cursor and not newest.rows
         else build_url("/api/v1/inbox", selection),
         next_cursor=page.next_cursor,
-        searched_rows=page.searched_rows,
     )  # fmt: skip
 
 
@@ -180,7 +179,6 @@ def _show_silences(
         names={},
         newest_url="",
         next_cursor=page.next_cursor,
-        searched_rows=page.searched_rows,
     )  # fmt: skip
 
 

@@ -70,7 +70,6 @@ def show_incidents(
         rows=rows,
         sort=sort,
         next_cursor=page.next_cursor,
-        searched_rows=page.searched_rows,
     )
 
 

@@ -88,7 +88,6 @@ def show_rules(
         names=names,
         rows=rows,
         next_cursor=page.next_cursor,
-        searched_rows=page.searched_rows,
     )
 
 

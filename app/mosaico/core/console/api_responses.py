@@ -31,7 +31,6 @@ _ERROR_CLASSES: Mapping[int, type[AppError]] = {
     400: Invalid,
     412: Conflict,
     415: Invalid,
-    428: Invalid,
     # Several statuses share a class of error, which decides the exit code.
     408: Unavailable,
     429: Unavailable,

@@ -15,13 +15,11 @@ from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast
 from fastapi import Depends, FastAPI, Header, Request, Response
 from pydantic import BaseModel
 
-from mosaico.core.errors import AppError, Conflict
-from mosaico.core.web.deps import get_resources
+from mosaico.core.errors import Conflict
 from mosaico.core.web.response_headers import add_header
 
 # Enough to distinguish the versions of one resource; the tag is sent with every read.
 DIGEST_BYTES = 6
-REQUIRE_IF_MATCH = "require_if_match"  # name of the option; any value enables it
 
 _TAG = re.compile(r'(W/)?"([^"]*)"')
 
@@ -67,13 +65,6 @@ class PreconditionFailed(Conflict):
     status = 412
 
 
-class PreconditionRequired(AppError):
-    """This service requires If-Match for edits; read the resource, and send its ETag as If-Match."""
-
-    status = 428
-    exit_code = 65
-
-
 class NotModified(Exception):
     """The version that the client has is current."""
 
@@ -108,15 +99,11 @@ class RevisionCheck:
     """
 
     if_match: str | None
-    required: bool
     etag: ETagCheck
 
     def __call__(self, revision: int) -> None:
-        """Raises `PreconditionFailed`, `PreconditionRequired`; the row must be locked already."""
-        if self.if_match is None:
-            if self.required:
-                raise PreconditionRequired
-        elif not _matches_revision(self.if_match, revision):
+        """Raises `PreconditionFailed`; the row must be locked already."""
+        if self.if_match is not None and not _matches_revision(self.if_match, revision):
             raise PreconditionFailed
 
 
@@ -150,7 +137,6 @@ def document_conditions(operation: dict[str, Any], problem: Any) -> None:
         responses["304"] = {"description": "Not Modified: your version is current"}
     if "If-Match" in headers:
         responses["412"] = problem(412, "the resource has changed since it was read")
-        responses["428"] = problem(428, "this service requires If-Match with every edit")
 
 
 async def _etag_check(request: Request, if_none_match: IfNoneMatchHeader = None) -> ETagCheck:
@@ -158,8 +144,7 @@ async def _etag_check(request: Request, if_none_match: IfNoneMatchHeader = None)
 
 
 async def _revision_check(request: Request, if_match: IfMatchHeader = None) -> RevisionCheck:
-    required = bool(get_resources(request).options.get(REQUIRE_IF_MATCH))
-    return RevisionCheck(if_match=if_match, required=required, etag=ETagCheck(request=request))
+    return RevisionCheck(if_match=if_match, etag=ETagCheck(request=request))
 
 
 IfNoneMatch = Annotated[ETagCheck, Depends(_etag_check)]

@@ -145,7 +145,6 @@ def show_runs(
         else build_url("/api/v1/benchmark-runs", selection, limit=query.limit),
         is_newest_first=is_newest_first,
         next_cursor=page.next_cursor,
-        searched_rows=page.searched_rows,
         params=parameters,
         sort=sort,
         filters=filters.fields,

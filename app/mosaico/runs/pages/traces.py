@@ -120,7 +120,6 @@ def show_traces(
         mistake=mistake,
         status=HTTPStatus.UNPROCESSABLE_ENTITY if mistake else HTTPStatus.OK,
         next_cursor=page.next_cursor,
-        searched_rows=page.searched_rows,
     )
 
 

@@ -230,7 +230,7 @@ def _render_items(
         steps=(Crumb("Datasets", NAV),), dataset=dataset, version=chosen, items=page.rows,
         versions=versions.rows, has_more_versions=versions.next_cursor is not None,
         typed={name: typed.text(name) if typed else "" for name in ("id", "input", "expectedOutput")},
-        errors=errors or {}, next_cursor=page.next_cursor, searched_rows=0,
+        errors=errors or {}, next_cursor=page.next_cursor,
         export=f"/api/v1{api}/export",
         command=f"mosaico items import {shlex.quote(dataset.name)} questions.csv",
     )  # fmt: skip
