@@ -1,6 +1,6 @@
 """`make bench`: measures every performance goal of the project on this machine, in about half an hour.
 
-`python -m benchmarks storage api` measures only these groups. The groups of `ONLY_BY_NAME` take long, need
+`python -m benchmarks metrics api` measures only these groups. The groups of `ONLY_BY_NAME` take long, need
 much space or install a peer, and run only if they are named. Most have variables of the environment for other sizes: see their
 modules.
 """
@@ -14,18 +14,13 @@ from benchmarks import (
     collection,
     history,
     large_runs,
-    lists,
     many_runs,
     metrics,
-    otel,
     pages,
     run,
-    schedules,
     start,
-    storage,
     takeover,
     waits,
-    workers,
 )
 from benchmarks.result_rows import BenchRow
 
@@ -33,14 +28,10 @@ from benchmarks.result_rows import BenchRow
 GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "metrics": metrics.measure,
     "api": api.measure,
-    "lists": lists.measure,
-    "storage": storage.measure,
-    "schedules": schedules.measure,
     "takeover": takeover.measure,
     "start": start.measure,
     "run": run.measure,
     "pages": pages.measure,
-    "otel": otel.measure,
 }
 ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "bombs": bombs.measure,
@@ -49,7 +40,6 @@ ONLY_BY_NAME: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "large-runs": large_runs.measure,
     "many-runs": many_runs.measure,
     "waits": waits.measure,
-    "workers": workers.measure,
 }
 
 

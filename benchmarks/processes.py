@@ -1,8 +1,7 @@
 """Processor time and memory of the processes of a service, by role."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -25,15 +24,6 @@ def cpu_seconds_by_role(service: RunningService) -> dict[str, float]:
     return seconds
 
 
-def cpu_seconds_of(*roots: int) -> float:
-    """CPU seconds (user and system) so far of these processes and their descendants."""
-    seconds = 0.0
-    for process in _trees(roots):
-        with suppress(psutil.NoSuchProcess):  # it ended since it was listed
-            seconds += sum(process.cpu_times()[:4])
-    return seconds
-
-
 def peak_mib_by_role(service: RunningService) -> dict[str, float]:
     """The largest resident size so far of a process of each role, in MiB."""
     peaks: dict[str, float] = defaultdict(float)
@@ -53,18 +43,10 @@ def process_of_role(service: RunningService, role: str) -> psutil.Process:
 
 
 def _processes(service: RunningService) -> Iterator[psutil.Process]:
-    return _trees((service.pid, postmaster_of(service.data_dir)))
-
-
-def postmaster_of(data_dir: Path) -> int:
-    """The process of the database in a data folder."""
-    postmaster = EmbeddedPostgres(data_dir).status().pid
+    """The processes of a service and of its database."""
+    postmaster = EmbeddedPostgres(service.data_dir).status().pid
     assert postmaster is not None
-    return postmaster
-
-
-def _trees(roots: Iterable[int]) -> Iterator[psutil.Process]:
-    for root in roots:
+    for root in (service.pid, postmaster):
         process = psutil.Process(root)
         yield process
         yield from process.children(recursive=True)

@@ -11,7 +11,6 @@ from mosaico.core.encryption import Secret, SecretBox
 from mosaico.core.network_policy import PRIVATE_SERVERS
 from mosaico.core.resources import Resources
 from mosaico.traces.registry import TracePage, TraceQuery, collect
-from mosaico.traces.sources.langfuse.catalog import SERVER_CACHE
 from mosaico.traces.sources.langfuse.failures import LangfusePolicy
 from mosaico.traces.sources.langfuse.source import LangfuseSource
 from mosaico.traces.types import Trace
@@ -69,9 +68,8 @@ def read_pages(
     now: datetime = NOW,
     **fields: Any,
 ) -> Iterator[TracePage]:
-    """The pages of a run; the server is not cached before."""
+    """The pages of a run."""
     query = make_query(langfuse, **fields)
-    SERVER_CACHE.evict(langfuse.url, query.public_key or "")
     source = LangfuseSource(resources=make_resources(now), policy=policy)
     return collect(source, query, cursor)
 

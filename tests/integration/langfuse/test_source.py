@@ -6,14 +6,10 @@ from typing import Any
 import pytest
 
 from mosaico.traces.registry import CollectionFailed
-from mosaico.traces.sources.langfuse.catalog import SERVER_CACHE, ServerInfo
-from mosaico.traces.sources.langfuse.source import LangfuseSource
 from mosaico.traces.types import ToolCall, Trace, TraceOutcome
 from tests.integration.langfuse.collection import (
     NOW,
     collect_all,
-    make_query,
-    make_resources,
 )
 from tests.support.langfuse import FakeLangfuse, ScorePlan
 from tests.support.langfuse.faults import ModifiedResponse, RespondsWith
@@ -279,18 +275,6 @@ def test_source__unknown_run_raises_with_the_existing_names(langfuse: FakeLangfu
     with pytest.raises(CollectionFailed, match="no run yet") as caught:
         collect_all(langfuse, dataset_ref="unused")
     assert caught.value.error_code == "RUN_NOT_FOUND"
-
-
-def test_source__upgraded_server_is_detected(langfuse: FakeLangfuse) -> None:
-    langfuse.experiment(items=2)
-    # As the server was before its upgrade.
-    SERVER_CACHE.put(
-        langfuse.url, langfuse.public_key, ServerInfo(api="v3", project_id="project-1")
-    )
-    pages = LangfuseSource(resources=make_resources()).pages(make_query(langfuse), None)
-    assert sum(len(page.traces) for page in pages) == 2
-    server_info = SERVER_CACHE.get(langfuse.url, langfuse.public_key)
-    assert server_info == ServerInfo(api="v4", project_id="project-1")
 
 
 def test_source__experiment_search_falls_back_to_shorter_periods(langfuse: FakeLangfuse) -> None:

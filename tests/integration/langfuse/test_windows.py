@@ -8,14 +8,9 @@ import pytest
 
 from mosaico.traces.production import ProductionTraces, TraceFilters, TraceWindow, sampling_rank
 from mosaico.traces.registry import TracePage
-from mosaico.traces.sources.langfuse.catalog import SERVER_CACHE, ServerInfo
-from mosaico.traces.sources.langfuse.source import LangfuseSource
 from mosaico.traces.types import Trace, TraceOutcome
 from tests.integration.langfuse.collection import (
-    FAST_POLICY,
     collect_all,
-    make_query,
-    make_resources,
 )
 from tests.support.langfuse import FakeLangfuse
 from tests.support.langfuse.faults import ALWAYS, ModifiedResponse, RespondsWith
@@ -205,16 +200,6 @@ def test_window__without_traces_is_one_empty_page(server: FakeLangfuse) -> None:
 
 def traces_of(pages: Sequence[TracePage]) -> list[Trace]:
     return [trace for page in pages for trace in page.traces]
-
-
-def test_window__upgraded_server_is_read_through_its_new_api(langfuse: FakeLangfuse) -> None:
-    langfuse.production_trace(1)
-    SERVER_CACHE.put(
-        langfuse.url, langfuse.public_key, ServerInfo(api="v3", project_id="project-1")
-    )
-    source = LangfuseSource(resources=make_resources(), policy=FAST_POLICY)
-    pages = list(source.pages(make_query(langfuse, **window()), None))
-    assert len(traces_of(pages)) == 1
 
 
 def test_window__too_large_pages_are_read_in_parts(server: FakeLangfuse) -> None:

@@ -1,7 +1,5 @@
 """Looks up what a Langfuse server offers to a pair of keys: its API version, its project, datasets and runs."""
 
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -53,8 +51,6 @@ from mosaico.traces.sources.langfuse.v3_runs import V3Reader
 from mosaico.traces.sources.langfuse.v4_runs import V4Reader
 from mosaico.traces.types import DatasetItem
 
-# An upgrade within this time is noticed by a 404, which removes the entry.
-TTL_S: Final = 3600.0
 # A person waits for the check and can repeat it, so the waits are short.
 CHECK_POLICY: Final = LangfusePolicy(request_s=8.0, retries=1, first_wait_s=0.5, rate_limit_s=3.0)
 # In the order in which they are tried.
@@ -77,36 +73,8 @@ class ServerInfo:
     project_id: str | None
 
 
-class ServerCache:
-    """Server information by host and public key; each entry expires after an hour."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._entries: dict[tuple[str, str], tuple[float, ServerInfo]] = {}
-        self._lock = threading.Lock()
-
-    def get(self, host: str, key: str) -> ServerInfo | None:
-        with self._lock:
-            entry = self._entries.get((host, key))
-            if entry is None or entry[0] <= self._clock():
-                self._entries.pop((host, key), None)
-                return None
-            return entry[1]
-
-    def put(self, host: str, key: str, info: ServerInfo) -> None:
-        with self._lock:
-            self._entries[(host, key)] = (self._clock() + TTL_S, info)
-
-    def evict(self, host: str, key: str) -> None:
-        with self._lock:
-            self._entries.pop((host, key), None)
-
-
-SERVER_CACHE = ServerCache()
-
-
 def check_server(resources: Resources, query: TraceQuery) -> SourceCheck:
-    """Check the address and the keys of an agent, and cache what the server offers.
+    """Check the address and the keys of an agent.
 
     Raises: `CollectionFailed` with a code and what to change.
     """
@@ -124,19 +92,12 @@ def check_server(resources: Resources, query: TraceQuery) -> SourceCheck:
             "the keys belong to no project; set the agent's keys to those of the project that holds"
             " its traces"
         )
-    info = ServerInfo(api=api, project_id=get_text(project, "id"))
-    SERVER_CACHE.put(credentials.host, credentials.public_key, info)
     return SourceCheck(api=api, version=version, project=get_text(project, "name"))
 
 
 def detect_server(client: LangfuseClient) -> ServerInfo:
-    """The API version and the project of the server, from the cache or from a request."""
-    host, key = client.credentials.host, client.credentials.public_key
-    info = SERVER_CACHE.get(host, key)
-    if info is None:
-        info = ServerInfo(project_id=find_project_id(client), api=_detect_api(client))
-        SERVER_CACHE.put(host, key, info)
-    return info
+    """The newest API version of the server, and the project of the keys."""
+    return ServerInfo(project_id=find_project_id(client), api=_detect_api(client))
 
 
 def find_project_id(client: LangfuseClient) -> str | None:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,8 +20,6 @@ from mosaico.traces.registry import (
 )
 from mosaico.traces.sources.langfuse.catalog import (
     API_VERSIONS,
-    SERVER_CACHE,
-    ServerInfo,
     check_server,
     find_dataset,
     find_project_id,
@@ -150,27 +148,13 @@ class _CollectionReader:
                 cursor = yield from read_pass.pages(cursor)
 
     def _find_start(self, client: LangfuseClient) -> CollectionCursor:
-        """Find the run through the cached API version and older ones, or else through all."""
-        info = SERVER_CACHE.get(self.credentials.host, self.credentials.public_key)
-        if info is None:
-            return self._search_apis(client, find_project_id(client), API_VERSIONS)
-        try:
-            apis = API_VERSIONS[API_VERSIONS.index(info.api) :]
-            return self._search_apis(client, info.project_id, apis)
-        except ApiVersionMismatch:
-            # The server was upgraded since; the second call finds no cache entry.
-            SERVER_CACHE.evict(self.credentials.host, self.credentials.public_key)
-            return self._find_start(client)
-
-    def _search_apis(
-        self, client: LangfuseClient, project_id: str | None, apis: Sequence[str]
-    ) -> CollectionCursor:
         """Find the run through the API versions in order.
 
         A run is where its writer stored it: runs of older SDKs are missing from API v4, so a server
         with both APIs is asked through both.
         Raises: `ApiVersionMismatch` when the server offers none of them; `SourceRunNotFound`.
         """
+        project_id = find_project_id(client)
         try:
             dataset = self._find_dataset(client)
         except DatasetNotFound:
@@ -178,7 +162,7 @@ class _CollectionReader:
                 raise
             return cursor
         offered, rejections = list[RunReader](), list[str]()
-        for api in apis:
+        for api in API_VERSIONS:
             reader = self._open_reader(client, api, project_id)
             try:
                 run = reader.find_run(dataset, self.query.run_name)
@@ -186,8 +170,6 @@ class _CollectionReader:
                 rejections.append(f"{api}: {mismatch.detail or 'not found'}")
                 continue
             offered.append(reader)
-            info = ServerInfo(api=offered[0].api, project_id=project_id)
-            SERVER_CACHE.put(self.credentials.host, self.credentials.public_key, info)
             if run is not None:
                 return self._settled_start(client, reader, run, project_id)
         if not offered:

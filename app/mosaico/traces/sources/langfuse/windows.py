@@ -19,7 +19,7 @@ from mosaico.core.http.throttle import CancelToken
 from mosaico.core.resources import Resources
 from mosaico.traces.production import ProductionTraces, draw_sample, sampling_rank
 from mosaico.traces.registry import RequestEstimate, TracePage, TraceQuery
-from mosaico.traces.sources.langfuse.catalog import LISTING_POLICY, SERVER_CACHE, detect_server
+from mosaico.traces.sources.langfuse.catalog import LISTING_POLICY, detect_server
 from mosaico.traces.sources.langfuse.client import (
     LangfuseClient,
     LangfuseCredentials,
@@ -169,17 +169,7 @@ class WindowReader:
             translate_window_errors(),
         ):
             cursor = parse_stored_cursor(_CURSOR, text)
-            try:
-                yield from self._read(client, cursor or self._find_start(client))
-            except NotFoundError:
-                # With a cursor, the collection has already read pages of this API version. Starting
-                # again with another version would mix two orders, so the error ends the collection
-                # instead.
-                if cursor is not None:
-                    raise
-                # The server was upgraded since its API version was cached.
-                SERVER_CACHE.evict(self.credentials.host, self.credentials.public_key)
-                yield from self._read(client, self._find_start(client))
+            yield from self._read(client, cursor or self._find_start(client))
 
     def _find_start(self, client: LangfuseClient) -> WindowCursor:
         info = detect_server(client)
