@@ -16,7 +16,7 @@ PROGRESS := awk '/ MB\)/ {print "  " $$(NF - 2), $$(NF - 1) " MB)"; fflush()} \
   /^Installing/ {print "  unpacking"; fflush()}'
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo serve test prove busy coverage check docs format bench lock release image clean
+.PHONY: help install dev demo serve test prove busy coverage check docs format generate bench lock release image clean
 
 help: ## list the commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-9s %s\n", $$1, $$2}'
@@ -77,6 +77,9 @@ docs: dev ## the documentation as a site: build/docs/index.html
 format: dev ## rewrite the sources in the project format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+generate: dev ## write the files that follow from the code: .env.example, docs/cli, docs/errors.md and others
+	@$(BIN)/python -m tests.support.generated_files
 
 bench: dev ## our code beside its peers, ratios printed
 	@$(BIN)/python -m benchmarks

@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -16,10 +16,11 @@ from mosaico.access.rate_limits import delete_old_windows
 from mosaico.access.service import delete_expired_responses
 from mosaico.access.sessions import delete_expired_sessions
 from mosaico.alerts import missing_runs, publishing
-from mosaico.core.batch_delete import delete_in_batches, purge_in_batches
+from mosaico.core.batch_delete import delete_in_batches, purge_in_batches, trusted_now
 from mosaico.core.clock import utc_now
 from mosaico.core.errors import Misconfigured
 from mosaico.core.malloc import limit_arenas
+from mosaico.core.periodic_functions import call_logged
 from mosaico.core.resources import Resources
 from mosaico.core.settings import Settings
 from mosaico.jobs.declarations import queue_of
@@ -48,7 +49,7 @@ PURGE_INTERVAL_S = 600.0
 STOP_S = 9.0
 
 # By the name of their mark, which is stored.
-PURGES: Mapping[str, Callable[[Session, datetime], int]] = {
+PURGES: dict[str, Callable[[Session, datetime], int]] = {
     "idempotency_keys": delete_expired_responses,
     "browser_sessions": delete_expired_sessions,
     "finished_jobs": delete_finished_jobs,
@@ -192,11 +193,19 @@ def _report_stale_agents(resources: Resources) -> None:
 def _purge(resources: Resources, *, keep_spans: timedelta) -> None:
     """Mark the runs that are older than `keepDays`, and delete what expired a day ago or earlier.
 
+    A purge that fails stops no other one: it is logged, and its rows are kept until the next call.
     Raises: `ClocksDiffer`, before anything is deleted.
     """
-    for delete_some in (delete_old_windows, purge_expired_runs):
-        delete_in_batches(resources.db, delete_some, utc_now)
-    purges = dict(PURGES)
-    purges["received_spans"] = partial(delete_expired_traces, keep=keep_spans)
-    for kind, delete_expired in purges.items():
-        purge_in_batches(resources.db, kind, delete_expired, utc_now)
+    with resources.db.begin() as session:
+        trusted_now(session, utc_now())
+    for kind, delete_some in (
+        ("windows of rate limits", delete_old_windows),
+        ("runs", purge_expired_runs),
+    ):
+        call_logged(
+            f"the purge of {kind}", partial(delete_in_batches, resources.db, delete_some, utc_now)
+        )
+    received_spans = partial(delete_expired_traces, keep=keep_spans)
+    for kind, delete_expired in {**PURGES, "received_spans": received_spans}.items():
+        purge = partial(purge_in_batches, resources.db, kind, delete_expired, utc_now)
+        call_logged(f"the purge of {kind}", purge)

@@ -13,7 +13,6 @@ from packaging.utils import canonicalize_name
 
 from mosaico.core.environment import variable_of
 from mosaico.core.settings import Settings
-from tests.support.env_example import render_env_example
 from tests.support.references import Reference
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -208,10 +207,6 @@ def test_command_modules__import_the_standard_library_at_the_top() -> None:
         if module in sys.stdlib_module_names
     }
     assert delayed == set()
-
-
-def test_env_example__lists_every_setting() -> None:
-    assert (ROOT / ".env.example").read_text() == render_env_example()
 
 
 def test_settings_page__lists_every_setting() -> None:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,7 +10,6 @@ from fastapi.routing import APIRoute, RouteContext
 
 from mosaico.api import PREFIX
 from mosaico.core.problem_documents import MEDIA_TYPE, PROBLEMS
-from mosaico.core.web.problem_types import render_errors_page
 from mosaico.traces.otel.router import TRACES_PATH
 from tests.support.call_graph import raised_errors
 from tests.support.described_api import (
@@ -125,11 +123,3 @@ def test_openapi__operation_ids_are_unique(document: dict[str, Any]) -> None:
         for operation in path.values()
     ]
     assert len(ids) == len(set(ids))
-
-
-@pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them
-def test_error_page__is_up_to_date() -> None:
-    written = (Path(__file__).parents[2] / "docs" / "errors.md").read_text()
-    assert written == render_errors_page(), (
-        "run: python -m mosaico.core.web.problem_types > docs/errors.md"
-    )

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mosaico.core.web.problem_types import list_problem_kinds, render_errors_page
+from mosaico.core.web.problem_types import list_problem_kinds
 from mosaico.jobs.deaths import Poison
 from mosaico.jobs.handlers import describe_error
+from tests.support.generated_tables import import_every_module
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,7 +41,7 @@ def is_described(code: str) -> bool:
 
 @pytest.fixture(scope="module", autouse=True)
 def _every_module() -> None:
-    render_errors_page()
+    import_every_module()
 
 
 def test_error_codes__each_constant_in_the_sources_is_described() -> None:

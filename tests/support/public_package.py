@@ -1,7 +1,4 @@
-"""The names of the public package with their parameters and members, as lines that a test compares.
-
-`python -m tests.support.public_package` writes them after an intended change.
-"""
+"""The names of the public package with their parameters and members, as lines that a test compares."""
 
 import importlib
 import inspect
@@ -65,7 +62,3 @@ def _has_public_constructor(owner: type) -> bool:
     # The schemas of the API are held by its own contract.
     is_schema = issubclass(owner, BaseModel)
     return not (is_protocol or is_schema or issubclass(owner, Enum) or owner.__name__ in OPAQUE)
-
-
-if __name__ == "__main__":
-    SURFACE_FILE.write_text("\n".join(surface()) + "\n")

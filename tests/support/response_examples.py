@@ -1,4 +1,4 @@
-"""The examples of responses in the OpenAPI description: `python -m tests.support.response_examples`.
+"""The examples of responses in the OpenAPI description.
 
 They are answers of a service with the data of the demo, by the schema of the answer. Of a list the first item is kept,
 and new secrets are cut.
@@ -132,13 +132,23 @@ def record(demo: Service) -> dict[str, Any]:
     return dict(sorted(examples.items()))
 
 
-def main() -> None:
-    """Write the file of examples."""
-    from tests.support.page_pictures import served
+def updated_examples(stored: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """The recorded examples; a stored one with the same members stays, because each recording has other IDs and times."""
+    return {
+        name: stored[name]
+        if name in stored and has_same_members(stored[name], example)
+        else example
+        for name, example in recorded.items()
+    }
 
-    with served(lambda _: None) as service:
-        write_demo(service)
-        RESPONSE_EXAMPLES.write_text(format_examples(record(service)), encoding="utf-8")
+
+def has_same_members(example: Any, other: Any) -> bool:
+    """Whether two JSON objects have members of the same names; true for two values of other kinds."""
+    return _members_of(example) == _members_of(other)
+
+
+def _members_of(value: Any) -> Any:
+    return sorted(value) if isinstance(value, dict) else None
 
 
 def format_examples(examples: Mapping[str, Any]) -> str:
@@ -290,7 +300,3 @@ def _shorten(value: Any, name: str = "") -> Any:
         return "Linux"  # not that of the machine that wrote the file
     is_secret = name in ("secret", "token") and isinstance(value, str)
     return f"{value[:_SHOWN_CHARS]}…" if is_secret else value
-
-
-if __name__ == "__main__":
-    main()

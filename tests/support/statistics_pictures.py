@@ -1,14 +1,7 @@
-"""The charts of `docs/statistics.md` and `docs/comparison.md`, drawn by the code of the run charts.
-
-`python -m tests.support.statistics_pictures` writes them.
-"""
-
-from pathlib import Path
+"""The charts of `docs/statistics.md` and `docs/comparison.md`, drawn by the code of the run charts."""
 
 from mosaico.core.web.change_charts import ChangeBar, ItemChange, changes_chart, items_chart
 from mosaico.core.web.trend_chart import TrendPoint, trend_chart
-
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 
 # Passed tasks of 37 per run, with Wilson's interval and the verdict.
 RUNS = [
@@ -51,9 +44,3 @@ def _changes() -> list[ChangeBar]:
 def _items() -> list[ItemChange]:
     changes = dict.fromkeys(range(10), -1.0) | {39: 1.0}
     return [ItemChange(f"i-{number}", changes.get(number, 0.0)) for number in range(40)]
-
-
-if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name, chart in charts().items():
-        (FOLDER / name).write_text(chart, encoding="utf-8")

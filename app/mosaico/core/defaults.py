@@ -19,6 +19,8 @@ KEEP_RECEIVED_SPANS: Final = timedelta(days=30)
 KEEP_LLM_ANSWERS: Final = timedelta(days=30)
 KEEP_NOTIFICATIONS: Final = timedelta(days=90)
 KEEP_SCHEDULE_FIRES: Final = timedelta(days=400)
+# The trigger of the table refuses to delete younger entries: another value needs a migration that replaces
+# `audit_log_is_append_only` (`migrations/versions/1_0_schema.sql`).
 KEEP_AUDIT_ENTRIES: Final = timedelta(days=400)
 
 # `mosaico doctor` and the page of the system report less free space on the disk of the data.

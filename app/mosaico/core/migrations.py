@@ -23,8 +23,6 @@ from mosaico.core.row_limits import LIMITED_ROLE, VISIBLE_ROWS
 if TYPE_CHECKING:
     from alembic.config import Config
 
-# The newest of `migrations/versions`; a test compares them.
-HEAD_REVISION: Final = "1.0"
 FIRST_RELEASE: Final = "1.0"
 # Version 1.0 has the schema of this revision, the last one before it: such a database is taken over as it is.
 LAST_BEFORE_RELEASE: Final = "0026"
@@ -33,6 +31,15 @@ LAST_COMMIT_BEFORE_RELEASE: Final = "29b7461f"
 # A wheel has the migrations inside the package, a checkout has them at its top.
 PACKAGE: Final = Path(__file__).resolve().parents[1]
 CHECKOUT: Final = PACKAGE.parents[1]
+FOLDER: Final = PACKAGE if (PACKAGE / "alembic.ini").exists() else CHECKOUT
+# The newest of `migrations/versions`, whose files are named after their revisions: 1.0 is `1_0_schema.py`.
+HEAD_REVISION: Final = "{}.{}".format(
+    *max(
+        (int(name[1]), int(name[2]))
+        for file in (FOLDER / "migrations" / "versions").glob("*.py")
+        if (name := re.match(r"(\d+)[._](\d+)_", file.name))
+    )
+)
 # The oldest major version of Postgres on which the tests run.
 OLDEST_POSTGRES: Final = 16
 MAX_LISTED: Final = 5
@@ -76,8 +83,7 @@ def build_alembic_config(url: str) -> "Config":
     # Alembic takes long to import; a process whose schema is current does without.
     from alembic.config import Config
 
-    folder = PACKAGE if (PACKAGE / "alembic.ini").exists() else CHECKOUT
-    config = Config(folder / "alembic.ini")
+    config = Config(FOLDER / "alembic.ini")
     config.attributes["url"] = sqlalchemy_url(url)
     return config
 

@@ -38,7 +38,7 @@ class PeriodicFunctions:
         """
         first: dict[str, Any] = {"next_run_time": datetime.now(UTC)} if is_first_at_once else {}
         self._scheduler.add_job(
-            partial(_call, name, function),
+            partial(call_logged, name, function),
             "interval",
             seconds=interval_s,
             id=name,
@@ -57,7 +57,8 @@ class PeriodicFunctions:
         self._scheduler.shutdown(wait=False)
 
 
-def _call(name: str, function: Callable[[], object]) -> None:
+def call_logged(name: str, function: Callable[[], object]) -> None:
+    """Call a function that is called again later: its error is logged with its name, and goes no further."""
     try:
         function()
     except AppError as error:

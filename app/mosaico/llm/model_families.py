@@ -1,4 +1,4 @@
-"""What each provider and model family takes: one table for all clients, also printed as docs/models.md.
+"""What each provider and model family takes: one table for all clients. `make generate` writes it into docs/models.md.
 
 A model is found by its name without the prefix of a vendor, so that `anthropic/claude-opus-5` of a
 gateway is the same model. The name of an unknown model gets the last row of its API.
@@ -9,7 +9,6 @@ Mode" (DeepSeek), "Thought Signatures" (Gemini), "Reasoning Tokens" (OpenRouter)
 """
 
 import re
-import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
@@ -342,53 +341,3 @@ def _one_of(option: str, choice: StrEnum | None, choices: Collection[StrEnum]) -
     if not choices:
         return f"{option}; omit it"
     return f"{option} {choice}; it takes {', '.join(choices)}"
-
-
-_PAGE: Final = """# Models: what each family takes
-
-Both harnesses, the service and the metrics that call a model use this table. An option that a model does not take is an
-error before the first request, and names the option and the model. A model is found by its name, with or without the
-prefix of a vendor (`openai/`); a new version of a known family takes what the latest one takes.
-
-This page is generated: `python -m mosaico.llm.model_families > docs/models.md`.
-
-| Models | Temperature, top_p | Reasoning effort | Thinking (Messages API) | Tools with reasoning | Images of tools | Output limit in Chat Completions | Prompt cache | Sent back in the next request |
-|---|---|---|---|---|---|---|---|---|
-"""
-_NOTES: Final = """
-- **Tools with reasoning.** "Responses" means that Chat Completions refuses them: with `openai` as the provider and a name
-  without a prefix, the Responses API is called instead, unless the reasoning effort is `none`.
-- **Sent back.** The answer of a model is kept as its provider sent it, and is sent back unchanged with the next request
-  and stored in the result. Two servers refuse fields of reasoning in the history, and do not get them: Groq and Cerebras.
-- **Images of tools.** A model that does not take them, or an image that is no PNG, JPEG, GIF or WebP of at most 5 MB, is
-  described to the model by its type and size: `[image, image/png, 7 bytes]`. Chat Completions takes the images as a
-  message of the user after the results. Audio is always described.
-- **Output limit.** The Messages API has `max_tokens`, the Responses API `max_output_tokens`. Without a limit, 16,000 are
-  requested from the Messages API (21,333 with thinking), which requires one.
-- **Seed.** Only Chat Completions takes a seed.
-- **Prompt cache.** Only the Messages API is asked to cache (`prompt_cache: 5m` or `1h`); the others cache by themselves.
-"""
-
-
-def models_page() -> str:
-    """The table as a page of the documentation."""
-    return _PAGE + "".join(_row(family) for family in FAMILIES) + _NOTES
-
-
-def _row(family: ModelFamily) -> str:
-    cells = (
-        family.name,
-        family.sampling,
-        "all" if family.efforts == ALL_EFFORTS else ", ".join(family.efforts) or "–",
-        ", ".join(family.thinking) or "–",
-        "any" if family.chat_takes_tools else "Responses",
-        "yes" if family.takes_images else "no",
-        f"`{family.output_limit}`" if Provider.OPENAI in family.providers else "–",
-        family.caching,
-        family.sent_back,
-    )
-    return f"| {' | '.join(cells)} |\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(models_page())

@@ -21,7 +21,6 @@ from mosaico.benchmarks.schemas import MAX_AGENTS, MAX_KPIS, BenchmarkBody, KpiB
 from mosaico.core.schemas import ShortText, WireModel
 from mosaico.notifications.schemas import EndpointBody
 from mosaico.project_file.kinds import BENCHMARK_SECTIONS, SECTIONS, ObjectKind
-from mosaico.project_file.shipped_schema import SCHEMA_FILE
 from mosaico.schedules.schemas import ScheduleBody
 
 MAX_OBJECTS: Final = 1000
@@ -222,7 +221,3 @@ def _alternatives(node: dict[str, Any], root: dict[str, Any]) -> list[dict[str, 
 def format_schema() -> str:
     """The text of the file that the package contains."""
     return json.dumps(json_schema(), ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    SCHEMA_FILE.write_text(format_schema(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The JSON Schema of project files as the package contains it: `python -m mosaico.project_file.schema` writes it."""
+"""The JSON Schema of project files as the package contains it: `make generate` writes it."""
 
 from pathlib import Path
 from typing import Final

@@ -15,6 +15,7 @@ from mosaico.annotations.service import remove_texts
 from mosaico.core.batch_delete import BATCH_ROWS
 from mosaico.core.batches import batched
 from mosaico.core.db import Database
+from mosaico.core.defaults import KEEP_LLM_ANSWERS
 from mosaico.core.errors import Conflict
 from mosaico.core.text import join_words
 from mosaico.metrics.types import MetricNote
@@ -42,7 +43,7 @@ NOT_REACHED: Final = (
     "Not reached: backups of the database, alerts, messages and exports that were made, notes about whole runs and incidents, the"
     " reasons of versions of datasets, items that were made of a trace under another ID before their origin named its"
     " item, the source of the traces, and answers of"
-    " models in the LLM cache, which end after 30 days."
+    f" models in the LLM cache, which end after {KEEP_LLM_ANSWERS.days} days."
 )
 
 

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from mosaico.access.audit import AuditActor, AuditResource, delete_old_entries, record_action
 from mosaico.core.clock import utc_now
 from mosaico.core.correlation import bind_correlation
+from mosaico.core.defaults import KEEP_AUDIT_ENTRIES
 from tests.support.service import JSON, Service, pair
 
 
@@ -156,10 +157,11 @@ def insert_entry(session: Session, resource_id: str, *, age_days: int) -> None:
     )
 
 
-def test_audit_log__entries_older_than_400_days_are_deleted(service: Service) -> None:
+def test_audit_log__only_entries_that_are_no_longer_kept_are_deleted(service: Service) -> None:
+    """The trigger in the database and the default agree."""
     with begun(service) as session:
-        insert_entry(session, "young", age_days=399)
-        insert_entry(session, "old", age_days=401)
+        insert_entry(session, "young", age_days=KEEP_AUDIT_ENTRIES.days - 1)
+        insert_entry(session, "old", age_days=KEEP_AUDIT_ENTRIES.days + 1)
     with begun(service) as session:
         assert delete_old_entries(session, utc_now()) == 1
     assert [line["resourceId"] for line in lines(service)] == ["young"]

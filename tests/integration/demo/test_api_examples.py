@@ -14,7 +14,7 @@ from demo.tour import AGENT, BENCHMARK
 from mosaico.core.web.openapi import iter_operations
 from mosaico.main import RESPONSE_EXAMPLES
 from tests.support.described_api import api_document
-from tests.support.response_examples import example_requests, record, write_demo
+from tests.support.response_examples import example_requests, has_same_members, record, write_demo
 from tests.support.service import Service
 
 
@@ -32,18 +32,13 @@ def test_examples__are_accepted_as_they_stand_and_answered_as_stored(service: Se
     write_demo(service)
     # It fails with the first request that is refused.
     recorded = record(service)
-    assert stored.keys() == recorded.keys(), "run: python -m tests.support.response_examples"
+    assert stored.keys() == recorded.keys(), "run: make generate"
     schemas = api_document()["components"]
     for name, example in recorded.items():
         if name in schemas["schemas"]:
             reference = {"$ref": f"#/components/schemas/{name}", "components": schemas}
             Draft202012Validator(reference).validate(example)
-        assert members_of(stored[name]) == members_of(example), name
-
-
-def members_of(value: Any) -> Any:
-    """The names of the members of a JSON object; of any other value nothing."""
-    return sorted(value) if isinstance(value, dict) else None
+        assert has_same_members(stored[name], example), f"{name}; run: make generate"
 
 
 def test_api_examples__pin_the_good_run(demo: Service) -> None:

@@ -341,3 +341,21 @@ def test_purge__expired_rows_of_each_kind_are_deleted_a_day_later(service: Servi
     assert count(service, "idempotency_keys") == 0
     # The spans are a purge of their own beside the list, because their age is a setting.
     assert count(service, "purge_marks") == len(PURGES) + 1
+
+
+def test_purge__that_fails_is_logged_and_stops_no_other_one(
+    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_session: Session, _before: datetime) -> int:
+        raise PermissionError
+
+    db = service.resources.db
+    _purge(service.resources, keep_spans=timedelta(days=7))
+    age_purge_marks(db)
+    first = next(iter(PURGES))
+    monkeypatch.setitem(PURGES, first, refuse)
+    _purge(service.resources, keep_spans=timedelta(days=7))
+    with db.read() as session:
+        left = "SELECT kind FROM purge_marks WHERE marked_at < now() - interval '1 hour'"
+        assert session.scalars(text(left)).all() == [first]
+    assert [record.levelname for record in caplog.records if first in record.message] == ["ERROR"]

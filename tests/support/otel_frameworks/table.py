@@ -1,17 +1,10 @@
-"""Writes the table of frameworks in docs/otel-mapping.md from the fixtures of the tests.
+"""The table of frameworks in docs/otel-mapping.md, from the fixtures of the tests."""
 
-python -m tests.support.otel_frameworks.table
-"""
-
-from pathlib import Path
 from typing import Final
 
 from tests.support.otel_frameworks.fixtures import FIXTURES
 from tests.support.otel_frameworks.form import Fixture
 
-FILE: Final = Path(__file__).parents[3] / "docs" / "otel-mapping.md"
-BEGIN: Final = "<!-- The table is generated: python -m tests.support.otel_frameworks.table -->\n"
-END: Final = "<!-- End of the generated table. -->\n"
 _HEAD: Final = (
     "| Framework | Version | Spans | Input | Output | Tokens | Cached tokens | Cost | Tool calls | Session |\n"
     "|---|---|---|---|---|---|---|---|---|---|\n"
@@ -21,13 +14,6 @@ _CACHED: Final = {None: "–", "inside": "in the input", "added": "added to the 
 
 def render_table() -> str:
     return _HEAD + "".join(sorted(map(_row, FIXTURES), key=str.casefold))
-
-
-def with_table(page: str) -> str:
-    """The page with the present table between its marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{render_table()}\n{END}{after}"
 
 
 def _row(fixture: Fixture) -> str:
@@ -46,7 +32,3 @@ def _row(fixture: Fixture) -> str:
 
 def _mark(value: object) -> str:
     return "–" if value is None else "yes"
-
-
-if __name__ == "__main__":
-    FILE.write_text(with_table(FILE.read_text()))

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from functools import cache
 from typing import Any
 
 import pytest
@@ -12,16 +11,15 @@ from typer.testing import CliRunner
 
 from mosaico.cli import cli
 from mosaico.core.errors import AppError
-from tests.support.cli_reference import FOLDER, MARK, PAGE, LeafCommand, commands, pages
+from tests.support.cli_reference import LeafCommand, commands
+from tests.support.generated_files import BEGIN, DOCS
+from tests.support.generated_tables import import_every_module
 from tests.support.waiting import LIVENESS_S
 
 ALL = list(commands())
 NAMES = [" ".join(leaf.words) for leaf in ALL]
 # Each takes a large part of the quarter of a second that `--version` may take.
 HEAVY = ("sqlalchemy", "fastapi", "httpx", "lark", "rich", "psycopg", "pydantic_settings")
-
-
-written_pages = cache(pages)
 
 
 def options(leaf: LeafCommand) -> list[Any]:
@@ -209,17 +207,10 @@ def test_output__ascii_terminal_is_not_an_error() -> None:
     assert "Traceback" not in refused.stderr
 
 
-def test_docs__reference_is_current() -> None:
-    current = {path: path.read_text() for path in (PAGE, *FOLDER.iterdir())}
-    assert current == written_pages(), "run: python -m tests.support.cli_reference"
-
-
 @pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them
 def test_docs__list_every_exit_code() -> None:
-    from mosaico.core.web.problem_types import render_errors_page
-
-    render_errors_page()  # imports everything
-    by_hand = PAGE.read_text().partition(MARK)[0]
+    import_every_module()
+    by_hand = (DOCS / "cli.md").read_text().partition(BEGIN)[0]
 
     def kinds(kind: type[AppError]) -> list[type[AppError]]:
         return [kind, *(kind for child in kind.__subclasses__() for kind in kinds(child))]

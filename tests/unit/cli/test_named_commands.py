@@ -16,6 +16,7 @@ from mosaico.core.console.terminal import load_command
 from mosaico.core.errors import NotFound
 from mosaico.harness.bash.cli import cli as bash_cli
 from mosaico.harness.mcp.cli.ot_bench import cli as mcp_cli
+from tests.support.generated_tables import import_every_module
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = {"mosaico": cli, "bashkit-eval": bash_cli, "ot-bench": mcp_cli}
@@ -175,9 +176,7 @@ def test_modules__messages_name_existing_commands() -> None:
 
 @pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them
 def test_not_found_errors__of_resources_with_a_list_command_name_it() -> None:
-    from mosaico.core.web.problem_types import render_errors_page
-
-    render_errors_page()  # imports every module
+    import_every_module()
     without_command = {"not-found", "nothing-to-plot", "webhook-secret-not-found"}
     without_command |= {"trigger-event-not-found", "unsupported-signal", "no-provider"}
     without_command |= {"setup-draft-not-found", "item-not-in-run", "unknown-note"}

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from xml.etree import ElementTree as ET
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -18,7 +17,6 @@ from mosaico.core.web.change_charts import (
 )
 from mosaico.core.web.overlay_chart import TrendSeries, overlay_chart, small_chart, spread
 from mosaico.core.web.trend_chart import TrendLimit, TrendPoint, trend_chart
-from tests.support.statistics_pictures import FOLDER, charts
 
 SVG = "{http://www.w3.org/2000/svg}"
 NUMBERS = st.floats(-1e9, 1e9, allow_subnormal=False)
@@ -26,13 +24,6 @@ NUMBERS = st.floats(-1e9, 1e9, allow_subnormal=False)
 
 def text_of(chart: str) -> str:
     return " ".join(ET.fromstring(chart).itertext())
-
-
-@pytest.mark.parametrize("name", [*charts()])
-def test_documentation_charts__equal_what_the_code_draws(name: str) -> None:
-    assert (FOLDER / name).read_text(encoding="utf-8") == charts()[name], (
-        "run `python -m tests.support.statistics_pictures`"
-    )
 
 
 def test_trend_chart__marks_the_verdict_of_each_run() -> None:

@@ -1,7 +1,5 @@
 """Settings of a turn: what each provider sends, and what its API does not have."""
 
-from pathlib import Path
-
 import pytest
 
 from mosaico.llm.conversation import (
@@ -19,7 +17,6 @@ from mosaico.llm.conversation import (
 from mosaico.llm.model_families import (
     api_for,
     family_of,
-    models_page,
     takes_images,
     unsupported_reason,
 )
@@ -242,11 +239,6 @@ def test_conditions__equal_those_of_earlier_runs_and_leave_out_the_cost() -> Non
         "seed": 1,
     }
     assert TurnSettings(thinking=ThinkingMode.ADAPTIVE).conditions()["thinking"] == "adaptive"
-
-
-def test_models_page__is_that_of_the_table() -> None:
-    written = (Path(__file__).parents[3] / "docs" / "models.md").read_text()
-    assert written == models_page(), "run: python -m mosaico.llm.model_families > docs/models.md"
 
 
 PICTURE = Image(media_type="image/png", data="AAAA")

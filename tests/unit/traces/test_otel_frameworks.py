@@ -16,7 +16,6 @@ from mosaico.traces.otel.spans import Span
 from mosaico.traces.types import Trace
 from tests.support.otel_frameworks.fixtures import FIXTURES
 from tests.support.otel_frameworks.form import Fixture, export_of
-from tests.support.otel_frameworks.table import FILE, with_table
 from tests.support.service import JSON
 
 
@@ -100,8 +99,3 @@ def _drop_cached(value: Any) -> Any:
         case list():
             return list(map(_drop_cached, value))
     return value
-
-
-def test_docs__table_of_frameworks_is_that_of_the_tests() -> None:
-    page = FILE.read_text()
-    assert with_table(page) == page

@@ -1,11 +1,4 @@
-"""Documentation of error codes: `/problems/<code>` and `docs/errors.md`.
-
-`python -m mosaico.core.web.problem_types` prints the page for the documentation.
-"""
-
-import importlib
-import pkgutil
-import sys
+"""Documentation of error codes: `/problems/<code>`; `docs/errors.md` has all of them."""
 
 from mosaico.core.errors import AppError, NotFound, default_detail
 from mosaico.core.problem_documents import PROBLEMS, problem_title
@@ -46,45 +39,11 @@ def list_problem_kinds() -> dict[str, ProblemKind]:
             status=error.status,
             description=default_detail(error),
         )
-        for code, error in _errors_by_code().items()
+        for code, error in errors_by_code().items()
     }
 
 
-def render_errors_page() -> str:
-    """The text of `docs/errors.md`: every error of the program."""
-    _import_everything()
-    rows = [
-        f"| `{code}` | {error.status} | {error.exit_code} | {default_detail(error)} |"
-        for code, error in _errors_by_code().items()
-    ]
-    return _PAGE_HEAD + "\n".join(rows) + "\n"
-
-
-_PAGE_HEAD = """# Errors
-
-This page lists every error of the API and the command line, with its remedy.
-
-Over HTTP an error is a problem document (RFC 9457, `application/problem+json`). On a terminal the
-same error is one line on standard error and an exit code.
-
-| Field | Content |
-|---|---|
-| `type` | `/problems/<code>` |
-| `status` | the HTTP status |
-| `detail` | the error and its remedy |
-| `errors` | for each invalid field, a JSON pointer or the name of the parameter, and the problem |
-| `instance` | the request ID; it is also in the response header `X-Request-Id` and in every log line |
-
-A run that fails has the code of its error as `errorCode`, in capital letters: `too-large` is `TOO_LARGE` there.
-
-This page is generated: `python -m mosaico.core.web.problem_types > docs/errors.md`.
-
-| Code | HTTP | Exit | Meaning and remedy |
-|---|---|---|---|
-"""
-
-
-def _errors_by_code() -> dict[str, type[AppError]]:
+def errors_by_code() -> dict[str, type[AppError]]:
     """One class per code, ordered by status; the last by module name when two share a code."""
     ordered = sorted(
         _subclasses(AppError),
@@ -99,15 +58,3 @@ def _subclasses(root: type[AppError]) -> set[type[AppError]]:
         if kind.__module__.startswith("mosaico."):
             classes |= _subclasses(kind)
     return classes
-
-
-def _import_everything() -> None:
-    for module in pkgutil.walk_packages(
-        importlib.import_module("mosaico").__path__, prefix="mosaico."
-    ):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(render_errors_page())
