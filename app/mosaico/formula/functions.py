@@ -4,8 +4,9 @@ The checker, the evaluator and the help read the same rows. A new function is on
 an existing function never changes, because formulas are stored.
 """
 
+import ast as python
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from functools import reduce
@@ -26,13 +27,17 @@ MAX_DIGITS = 300
 # and far above rounding errors.
 EQUAL_WITHIN = 1e-9
 
+Emit = Callable[[Sequence[python.expr]], python.expr]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormulaFunction:
     """One function of the language.
 
-    `apply` computes it from finite floats and raises ValueError with the reason outside its domain;
-    an infinite result is too large.
+    `apply` computes it from finite floats and raises ValueError with the reason outside its domain.
+    `emit`, if present, builds the same computation as one Python expression.
+    `hides_infinity`: an infinite argument can give a finite result, so the compiled code checks each
+    argument. `can_overflow`: finite arguments can give an infinite result.
     """
 
     name: str
@@ -40,10 +45,13 @@ class FormulaFunction:
     meaning: str
     example: str
     apply: Callable[..., float]
+    emit: Emit | None = None
     min_arguments: int = 1
     max_arguments: int | None = None
     weighted: bool = False
     first_defined: bool = False
+    hides_infinity: bool = False
+    can_overflow: bool = False
 
     @property
     def arity(self) -> str:
@@ -142,6 +150,24 @@ def _first(*values: float) -> float:
     return values[0]
 
 
+def _emit_total(values: Sequence[python.expr]) -> python.expr:
+    return reduce(lambda left, right: python.BinOp(left, python.Add(), right), values)
+
+
+def _emit_average(values: Sequence[python.expr]) -> python.expr:
+    return python.BinOp(_emit_total(values), python.Div(), python.Constant(float(len(values))))
+
+
+def _emit_threshold(values: Sequence[python.expr]) -> python.expr:
+    test = python.Compare(values[0], [python.GtE()], [values[1]])
+    return python.IfExp(test, python.Constant(1.0), python.Constant(0.0))
+
+
+def _emit_first(values: Sequence[python.expr]) -> python.expr:
+    # An undefined argument raises, and the explainer then looks at the others.
+    return values[0]
+
+
 _FUNCTION_TABLE = (
     FormulaFunction(
         name="AVERAGE",
@@ -149,6 +175,8 @@ _FUNCTION_TABLE = (
         meaning="arithmetic mean of its arguments",
         example="AVERAGE(ROUGE, BLEU)",
         apply=_average,
+        emit=_emit_average,
+        can_overflow=True,
     ),
     FormulaFunction(
         name="WEIGHTED_SUM",
@@ -156,7 +184,9 @@ _FUNCTION_TABLE = (
         meaning="plain sum of w·x; weights are numbers, may be negative, need not add up to 1",
         example="WEIGHTED_SUM(ROUGE:0.5, BLEU:0.3, F1_SCORE:0.2)",
         apply=_total,
+        emit=_emit_total,
         weighted=True,
+        can_overflow=True,
     ),
     FormulaFunction(
         name="MIN",
@@ -164,6 +194,7 @@ _FUNCTION_TABLE = (
         meaning="smallest of its arguments",
         example="MIN(PRECISION, RECALL)",
         apply=_least,
+        hides_infinity=True,
     ),
     FormulaFunction(
         name="MAX",
@@ -171,6 +202,7 @@ _FUNCTION_TABLE = (
         meaning="largest of its arguments",
         example="MAX(ROUGE_1, ROUGE_2)",
         apply=_greatest,
+        hides_infinity=True,
     ),
     FormulaFunction(
         name="THRESHOLD",
@@ -178,8 +210,10 @@ _FUNCTION_TABLE = (
         meaning="1 if x is at least t, else 0",
         example="THRESHOLD(ACCURACY, 0.8)",
         apply=_threshold,
+        emit=_emit_threshold,
         min_arguments=2,
         max_arguments=2,
+        hides_infinity=True,
     ),
     FormulaFunction(
         name="ABS",
@@ -212,6 +246,8 @@ _FUNCTION_TABLE = (
         example="EXP(-LATENCY_MS / 1000)",
         apply=_exponential,
         max_arguments=1,
+        hides_infinity=True,
+        can_overflow=True,
     ),
     FormulaFunction(
         name="POW",
@@ -221,6 +257,8 @@ _FUNCTION_TABLE = (
         apply=_power,
         min_arguments=2,
         max_arguments=2,
+        hides_infinity=True,
+        can_overflow=True,
     ),
     FormulaFunction(
         name="ROUND",
@@ -229,6 +267,8 @@ _FUNCTION_TABLE = (
         example="ROUND(ROUGE, 2)",
         apply=_rounded,
         max_arguments=2,
+        hides_infinity=True,
+        can_overflow=True,
     ),
     FormulaFunction(
         name="CLAMP",
@@ -238,6 +278,7 @@ _FUNCTION_TABLE = (
         apply=_clamp,
         min_arguments=3,
         max_arguments=3,
+        hides_infinity=True,
     ),
     FormulaFunction(
         name="COALESCE",
@@ -245,7 +286,9 @@ _FUNCTION_TABLE = (
         meaning="its first argument that is defined; the only function that accepts undefined arguments",
         example='COALESCE(SCORE["Answer Relevance"], ROUGE)',
         apply=_first,
+        emit=_emit_first,
         first_defined=True,
+        hides_infinity=True,
     ),
 )
 

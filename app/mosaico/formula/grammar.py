@@ -323,7 +323,8 @@ class _TokenReader:
         self._report(token, f"unknown {noun} {printable(token)}", remedy)
 
     def _number(self, token: Token) -> Token:
-        # A literal such as 1e999 is infinity for float(), and constants are not checked again.
+        # A literal such as 1e999 is infinity for float(), and the compiled code assumes finite
+        # numbers.
         if float(token) != float("inf"):
             return token
         self._report(

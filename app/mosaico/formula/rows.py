@@ -1,4 +1,4 @@
-"""Evaluates a formula over many rows of metric values at once, for resampling.
+"""Evaluates a compiled formula over many rows of metric values at once, for resampling.
 
 Imports numpy: call it only in a process that computes. Each row gives the bits that
 `CompiledFormula.evaluate` gives for it, and NaN where that gives no value.

@@ -60,7 +60,7 @@ def test_formula_page__tables_match_the_checker(name: str) -> None:
 def test_formula_page__python_examples_run() -> None:
     parser = Sybil(parsers=[PythonCodeBlockParser()])
     examples = [example for page in PAGES for example in parser.parse(page).examples()]
-    assert len(examples) == 4
+    assert len(examples) == 5
     for example in examples:
         example.evaluate()
 

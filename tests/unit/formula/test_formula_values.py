@@ -9,6 +9,7 @@ from simpleeval import simple_eval
 
 from mosaico.formula import CompiledFormula, Reference, compile_formula, format_expression
 from mosaico.formula.ast import Expr
+from mosaico.formula.evaluate import explain
 from tests.unit.formula.formula_strategies import ARITHMETIC, FEW, numbers, without_deadline
 
 METRICS = {"A": 0.5, "B": 0.25, "C": 0.2, "ZERO": 0.0, "MINUS": -4.0}
@@ -147,6 +148,12 @@ def test_formula__references_are_unique_and_ordered() -> None:
     )
 
 
+def test_compile__formula_cannot_reach_builtins() -> None:
+    function = compile_formula("ABS(A)").function
+    assert vars(function).get("__builtins__") is None
+    assert function.__globals__["__builtins__"] == {}
+
+
 inputs = st.dictionaries(
     st.sampled_from(FEW),
     # The ends of the floats, which overflow and underflow; random floats hardly ever hit them.
@@ -157,12 +164,14 @@ inputs = st.dictionaries(
 
 @without_deadline
 @given(numbers(st.sampled_from(FEW)), inputs)
-def test_evaluate__value_is_finite_or_has_a_reason(
+def test_compile__function_and_explanation_agree_bit_for_bit(
     root: Expr, values: dict[Reference, float | None]
 ) -> None:
-    value, reason = compile_expression(root).evaluate(values)
-    assert (value is None) != (reason is None)
-    assert value is None or math.isfinite(value)
+    formula = compile_expression(root)
+    fast, slow = formula.evaluate(values), explain(formula.root, formula.source, values)
+    assert repr(fast) == repr(slow)
+    assert (fast.value is None) != (fast.reason is None)
+    assert fast.value is None or math.isfinite(fast.value)
 
 
 @without_deadline
