@@ -1,6 +1,6 @@
 """`make bench`: measures every performance goal of the project on this machine, in about half an hour.
 
-`python -m benchmarks metrics api` measures only these groups. The groups of `ONLY_BY_NAME` take long, need
+`python -m benchmarks storage api` measures only these groups. The groups of `ONLY_BY_NAME` take long, need
 much space or install a peer, and run only if they are named. Most have variables of the environment for other sizes: see their
 modules.
 """
@@ -14,11 +14,14 @@ from benchmarks import (
     collection,
     history,
     large_runs,
+    lists,
     many_runs,
     metrics,
     pages,
     run,
+    schedules,
     start,
+    storage,
     takeover,
     waits,
 )
@@ -28,6 +31,9 @@ from benchmarks.result_rows import BenchRow
 GROUPS: dict[str, Callable[[], Iterator[BenchRow]]] = {
     "metrics": metrics.measure,
     "api": api.measure,
+    "lists": lists.measure,
+    "storage": storage.measure,
+    "schedules": schedules.measure,
     "takeover": takeover.measure,
     "start": start.measure,
     "run": run.measure,

@@ -124,7 +124,7 @@ def _fill_row(seconds: float) -> BenchRow:
 
 
 def _storage_rows(service: Service) -> Iterator[BenchRow]:
-    """What a stored trace takes with its indexes."""
+    """What a stored trace takes with its indexes; the goal of the values is that of `storage`."""
     sizes = {
         name: _relation_bytes(service, name) / SIZE.traces
         for name in ("collected_traces", "trace_results")
