@@ -18,6 +18,12 @@ class InvalidImport(Invalid):
     """The file cannot be imported; correct it at the line in the message."""
 
 
+class UnknownColumns(InvalidImport):
+    """No column of a table holds answers or scores; name the columns as the message says."""
+
+    code = InvalidImport.code
+
+
 class LimitedFile:
     """A file that can be read several times; `name` is its name in messages."""
 
