@@ -16,6 +16,7 @@ from mosaico.project_file import init_cli
 from mosaico.project_file.kinds import ObjectKind
 from mosaico.project_file.project_draft import flow_text
 from mosaico.project_file.reading import read_project_file
+from mosaico.project_file.vocabulary import wanted_fields
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -308,6 +309,10 @@ def test_init__named_columns_are_those_of_the_next_commands(folder: Path) -> Non
     result = init("--map", "output=bar,expected=foo", "--map", "item=nr")
     assert result.exit_code == 0, result.output
     assert content(folder)["columns"] == {"output": "bar", "expected": "foo", "item": "nr"}
+    file = read_project_file(folder / "mosaico.yaml", {})
+    [benchmark] = file.of_kind(ObjectKind.BENCHMARK)
+    # The service has no such field.
+    assert "columns" not in wanted_fields(file, benchmark)
     upload = next(line for line in result.stderr.splitlines() if "datasets upload" in line)
     assert "--map output=bar" in upload
     compared = CliRunner().invoke(cli, ["compare", "before.csv", "after.csv"])
