@@ -19,8 +19,9 @@ class InvalidImport(Invalid):
 
 
 class UnknownColumns(InvalidImport):
-    """No column of a table holds answers or scores; name the columns as the message says."""
+    """The file cannot be imported; correct it at the line in the message."""
 
+    # The same problem to a client; `mosaico init` asks for the columns.
     code = InvalidImport.code
 
 
