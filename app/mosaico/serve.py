@@ -136,8 +136,13 @@ def _is_loopback(host: str) -> bool:
 
 def end_with_parent() -> None:
     """In a child of `serve`: end when the parent process ends, even by SIGKILL."""
-    if os.environ.get(SUPERVISED):
+    if is_child_of_serve():
         threading.Thread(target=_end_at_end_of_file, name="end with parent", daemon=True).start()
+
+
+def is_child_of_serve() -> bool:
+    """Whether `serve` started this process, with the address of its API."""
+    return bool(os.environ.get(SUPERVISED))
 
 
 def _end_at_end_of_file() -> None:

@@ -22,8 +22,8 @@ from mosaico.core.errors import Misconfigured
 from mosaico.core.malloc import limit_arenas
 from mosaico.core.periodic_functions import call_logged
 from mosaico.core.resources import Resources
-from mosaico.core.settings import Settings
-from mosaico.jobs.declarations import queue_of
+from mosaico.core.settings import Settings, base_url
+from mosaico.jobs.declarations import Deliver, queue_of
 from mosaico.jobs.handlers import HANDLERS
 from mosaico.jobs.job_runner import Worker
 from mosaico.jobs.process_pool import ProcessPool
@@ -64,8 +64,11 @@ PURGES: dict[str, Callable[[Session, datetime], int]] = {
 TASKS = (notification_tasks, run_tasks, schedule_tasks, trigger_tasks)
 
 
-def run_worker(settings: Settings, queues: Collection[str] | None) -> None:
-    """Do jobs until SIGTERM or SIGINT, then hand back what is not done. `queues`: see `Worker`.
+def run_worker(
+    settings: Settings, queues: Collection[str] | None, *, is_alone: bool = False
+) -> None:
+    """Do jobs until SIGTERM or SIGINT, then hand back what is not done. `queues`: see `Worker`. A worker that
+    `is_alone` does not know the address of the API.
 
     Raises: `Misconfigured`.
     """
@@ -73,6 +76,8 @@ def run_worker(settings: Settings, queues: Collection[str] | None) -> None:
     limit_arenas()
     set_up_logs(settings)
     require_known_queues(queues or ())
+    if is_alone:
+        warn_of_links(settings, queues)
     load_plugins()
     pool_size = settings.worker_concurrency + 2
     with opened_resources(settings, name="mosaico-worker", pool_size=pool_size) as resources:
@@ -81,6 +86,17 @@ def run_worker(settings: Settings, queues: Collection[str] | None) -> None:
             asyncio.run(_work(settings, resources, pool, queues))
         finally:
             pool.close()
+
+
+def warn_of_links(settings: Settings, queues: Collection[str] | None) -> None:
+    """Say where links in messages lead, if this worker sends messages and nobody named the address of the API."""
+    has_deliveries = queues is None or queue_of(Deliver.NAME) in queues
+    if has_deliveries and settings.public_url is None:
+        log.warning(
+            "links in messages begin with %s, which this worker's settings name: set MOSAICO_PUBLIC_URL to the"
+            " address that readers use",
+            base_url(settings),
+        )
 
 
 def require_known_queues(queues: Collection[str]) -> None:

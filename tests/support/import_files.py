@@ -65,7 +65,7 @@ def read_content(folder: Path, content: bytes, **mapping: str) -> Imported:
     """What the importer that recognizes this content reads from it."""
     path = folder / "results"
     path.write_bytes(content)
-    return import_path(path, **mapping)
+    return import_path(path, None, None, **mapping)
 
 
 def texts(trace: Trace) -> tuple[str | None, str | None, str | None]:

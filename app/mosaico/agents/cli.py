@@ -6,7 +6,8 @@ import typer
 
 from mosaico.core.console.filter_options import flag_filter
 from mosaico.core.console.generated_command import FieldOption
-from mosaico.core.console.resource import Resource, id_argument
+from mosaico.core.console.resource import Resource
+from mosaico.core.console.resource_arguments import id_argument
 from mosaico.core.console.service import open_api
 from mosaico.core.console.table import (
     JSON,
@@ -126,7 +127,7 @@ def check_agent(
     Exit codes: 0 the server accepts them, 3 it does not; the reason is printed to standard error.
     """
     with open_api() as api:
-        address = f"{PATH}{path_of(api.full_id(PATH, agent_id))}"
+        address = f"{PATH}{path_of(api.find_id(PATH, agent_id))}"
         check = api.post(f"{address}/check")
         page = f"{api.pages_url}{address}"
     if output is OutputFormat.JSON:
@@ -144,7 +145,10 @@ def check_agent(
 def list_versions(
     agent: Annotated[str, id_argument("agent", agents.path)],
     benchmark: Annotated[
-        str, typer.Option("--benchmark", metavar="ID", help="Benchmark whose runs are read.")
+        str,
+        typer.Option(
+            "--benchmark", metavar="ID", help="ID or name of the benchmark whose runs are read."
+        ),
     ],
     days: Annotated[
         int, typer.Option("--days", min=1, help="Length of the period that is read.")
@@ -153,10 +157,13 @@ def list_versions(
 ) -> None:
     """List the versions of an agent that its traces record, newest first, with the mean of each KPI."""
     with open_api() as api:
+        address = f"{PATH}{path_of(api.find_id(PATH, agent))}"
         versions = api.get(
-            f"{agents.path}{path_of(agent)}/versions", benchmarkId=benchmark, days=str(days)
+            f"{address}/versions",
+            benchmarkId=api.find_id("/benchmarks", benchmark),
+            days=str(days),
         )
-        address = f"{api.pages_url}{path_of('agents', agent)}"
+        page = f"{api.pages_url}{address}"
     if output is OutputFormat.JSON:
         print_json(versions)
         return
@@ -166,4 +173,4 @@ def list_versions(
             f"{count_noun(versions['unknownRuns'], 'run')} recorded neither a model nor a prompt;"
             " record both as metadata or tags of the traces (model:…, promptVersion:…)"
         )
-    print_link(address, output)
+    print_link(page, output)

@@ -11,7 +11,8 @@ from mosaico.alerts.why_cli import why
 from mosaico.core.console.files import read_object
 from mosaico.core.console.filter_options import choice_filter, flag_filter, id_filter, text_filter
 from mosaico.core.console.generated_command import FieldOption
-from mosaico.core.console.resource import Resource, id_argument, note_option
+from mosaico.core.console.resource import Resource
+from mosaico.core.console.resource_arguments import id_argument, note_option
 from mosaico.core.console.service import complete_ids, open_api
 from mosaico.core.console.table import (
     JSON,
@@ -237,7 +238,7 @@ def backtest_rule(
     rule: Annotated[
         str | None,
         typer.Argument(
-            metavar="RULE", help="ID of the alert rule.", autocompletion=complete_ids(RULES)
+            metavar="RULE", help="ID or name of the alert rule.", autocompletion=complete_ids(RULES)
         ),
     ] = None,
     file: Annotated[
@@ -247,7 +248,9 @@ def backtest_rule(
     agent: Annotated[
         str | None,
         typer.Option(
-            "--agent", help="ID of the agent to replay.", autocompletion=complete_ids("/agents")
+            "--agent",
+            help="ID or name of the agent to replay.",
+            autocompletion=complete_ids("/agents"),
         ),
     ] = None,
     days: Annotated[
@@ -263,9 +266,11 @@ def backtest_rule(
         raise WrongUsage(
             "give either a rule ID or --file", hint="mosaico alerts rules backtest RULE"
         )
-    body: JSON = {"alertConfigId": rule} if file is None else {"rule": read_object(file)}
-    body |= {"days": days} | ({"agentId": agent} if agent else {})
+    content = None if file is None else read_object(file)
     with open_api() as api:
+        rule_id = rule and api.find_id(RULES, rule)
+        body: JSON = {"alertConfigId": rule_id} if content is None else {"rule": content}
+        body |= {"days": days} | ({"agentId": api.find_id("/agents", agent)} if agent else {})
         backtest = api.post(f"{RULES}/backtest", body)
         pages_url = api.pages_url
     if output is OutputFormat.JSON:
@@ -274,8 +279,8 @@ def backtest_rule(
     _print_coverage(backtest["coverage"])
     print_page({"items": backtest["runs"], "nextCursor": None}, REPLAY_COLUMNS, output)
     _print_estimates(backtest)
-    if rule is not None:
-        print_link(f"{pages_url}{rule_page_path(rule)}", output)
+    if rule_id is not None:
+        print_link(f"{pages_url}{rule_page_path(rule_id)}", output)
 
 
 silences.add_list(

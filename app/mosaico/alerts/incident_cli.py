@@ -6,7 +6,8 @@ import typer
 
 from mosaico.alerts.rules import Condition, IncidentState
 from mosaico.core.console.filter_options import choice_filter, id_filter, text_filter
-from mosaico.core.console.resource import Resource, note_option
+from mosaico.core.console.resource import Resource
+from mosaico.core.console.resource_arguments import note_option
 from mosaico.core.console.table import JSON, field, format_cell, format_time, time_field
 from mosaico.core.console.terminal import CommandGroup
 from mosaico.notifications.types import MessageSeverity

@@ -7,8 +7,8 @@ from sqlalchemy.orm import Session
 
 from mosaico.access.queries import list_caller_names
 from mosaico.alerts.details import AlertDetails
-from mosaico.alerts.evaluation.judging import accept as accept_memory
-from mosaico.alerts.evaluation.judging import end_as_noise
+from mosaico.alerts.evaluation.rule_memory import accept as accept_memory
+from mosaico.alerts.evaluation.rule_memory import end_as_noise
 from mosaico.alerts.evaluation.state_memory import memory_of, store_memory
 from mosaico.alerts.models import AlertEvent, AlertRule, AlertState, Incident
 from mosaico.alerts.publishing import store_and_publish

@@ -105,7 +105,7 @@ class AlertState(Base):
     before the rule was made. `series` is what a REGRESSED rule keeps
     of the runs. `breach_seq` is the first run of the present chain of breaches, `clear_seq` that of
     the present chain of healthy runs inside an incident. `is_open`, `fingerprint` and `excluded` are those of
-    `mosaico.alerts.evaluation.judging.Memory`.
+    `mosaico.alerts.evaluation.rule_memory.Memory`.
     """
 
     __tablename__ = "alert_states"

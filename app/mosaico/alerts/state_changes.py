@@ -6,7 +6,8 @@ from sqlalchemy.orm import Session
 
 from mosaico.alerts import incidents
 from mosaico.alerts.details import AlertDetails
-from mosaico.alerts.evaluation.judging import Memory, remember
+from mosaico.alerts.evaluation.judging import remember
+from mosaico.alerts.evaluation.rule_memory import Memory
 from mosaico.alerts.evaluation.run_evaluation import AlertDecision, RunFields
 from mosaico.alerts.evaluation.state_memory import memory_of, store_memory
 from mosaico.alerts.models import AlertEvent, AlertRule, AlertState

@@ -13,7 +13,7 @@ from mosaico.alerts.page_reasons import (
     reason_of_unjudged,
 )
 from mosaico.alerts.rules import Judgement
-from mosaico.core.console.resource import id_argument
+from mosaico.core.console.resource_arguments import id_argument
 from mosaico.core.console.service import open_api
 from mosaico.core.console.table import JSON, Column, field, print_link, print_table, tabulate
 from mosaico.core.console.terminal import (

@@ -166,7 +166,7 @@ def show_judges(
 ) -> None:
     """Compare the judges of a benchmark with annotations: agreement, bias, drift, and corrected means."""
     with open_api() as api:
-        benchmark_id = api.full_id("/benchmarks", benchmark)
+        benchmark_id = api.find_id("/benchmarks", benchmark)
         path = f"/benchmarks{path_of(benchmark_id)}/judges"
         limit = None if min_agreement is None else str(min_agreement)
         judges = api.get(path, minAgreement=limit)["items"]

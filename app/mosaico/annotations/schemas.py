@@ -268,8 +268,8 @@ class JudgeDriftView(WireModel):
 
 
 class CorrectedMeanView(WireModel):
-    """The mean over all items of a run that people would give, from the scores of the judge and the annotations of some
-    items. `reason` says why there is none.
+    """The mean over all items of the newest annotated run that people would give, from the scores of the judge and the
+    annotations of that run alone. A KPI with `corrected` uses the annotations of all runs. `reason` says why there is none.
     """
 
     run_id: Annotated[str, Field(description="The newest annotated run.")]

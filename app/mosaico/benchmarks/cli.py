@@ -6,7 +6,8 @@ import typer
 
 from mosaico.core.console.filter_options import flag_filter
 from mosaico.core.console.generated_command import FieldOption
-from mosaico.core.console.resource import Resource, id_argument
+from mosaico.core.console.resource import Resource
+from mosaico.core.console.resource_arguments import id_argument
 from mosaico.core.console.service import complete_ids, open_api
 from mosaico.core.console.short_ids import LATEST
 from mosaico.core.console.table import (
@@ -209,15 +210,16 @@ def show_baseline(
     """Show the baseline of a benchmark; pin a run as the baseline, or unpin it."""
     if pin is not None and unpin:
         raise WrongUsage("--pin and --unpin cannot be used together", hint="use one of them")
-    path = f"{PATH}{path_of(benchmark)}/baseline"
     with open_api() as api:
+        benchmark_id = api.find_id(PATH, benchmark)
+        path = f"{PATH}{path_of(benchmark_id)}/baseline"
         if pin is not None:
             # The service knows which runs can be a baseline.
             api.put(path, {"runId": pin if pin == LATEST else api.full_id(RUNS, pin)})
         elif unpin:
             api.delete(path)
         baseline = api.get(path)
-        address = f"{api.pages_url}{path_of('benchmarks', benchmark)}"
+        address = f"{api.pages_url}{path_of('benchmarks', benchmark_id)}"
     if output is OutputFormat.JSON:
         print_json(baseline)
         return
@@ -254,11 +256,13 @@ def show_power(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Show the smallest drop that a run detects with 80 % power, and the cost of a smaller one."""
-    options = {"items": items, "trials": trials, "drop": drop, "agentId": agent}
-    body = {name: value for name, value in options.items() if value is not None}
     with open_api() as api:
-        estimates = api.post(f"{PATH}{path_of(benchmark)}/power", body)["items"]
-        address = f"{api.pages_url}{path_of('benchmarks', benchmark, 'power')}"
+        agent_id = agent and api.find_id("/agents", agent)
+        options = {"items": items, "trials": trials, "drop": drop, "agentId": agent_id}
+        body = {name: value for name, value in options.items() if value is not None}
+        path = f"{PATH}{path_of(api.find_id(PATH, benchmark))}/power"
+        estimates = api.post(path, body)["items"]
+        address = f"{api.pages_url}{path}"
     if output is OutputFormat.JSON:
         print_json(estimates)
         return

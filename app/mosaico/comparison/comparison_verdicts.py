@@ -56,24 +56,8 @@ def render_compared(
     assert comparison.baseline is not None
     changed = comparison.differences
     failures = ValueFailures(result.failures)
-    metrics = {
-        metric.column: _verdict_or_failure(
-            failures,
-            (metric.column, None),
-            metric.column,
-            partial(_metric_verdict, comparison, metric, result, changed),
-        )
-        for metric in comparison.plan.metrics
-    }
-    kpis = {
-        value.kpi.id: _verdict_or_failure(
-            failures,
-            (None, value.kpi.id),
-            value.kpi.name,
-            partial(_kpi_verdict, comparison, value, result, changed),
-        )
-        for value in comparison.kpis
-    }
+    metrics = _metric_verdicts(comparison, result, changed, failures)
+    kpis = _kpi_verdicts(comparison, result, changed, failures)
     run = render_run(
         _deciding_verdicts(result.deciders, metrics, kpis),
         noun="KPI" if kpis else "metric",
@@ -99,6 +83,42 @@ def render_compared(
         run = run.model_copy(update={"incomplete": _incomplete(comparison, result)})
     verdicts = _with_results(run, metrics, kpis, replace(result, failures=failures.by_key))
     return with_weak_judges(verdicts, comparison, result.deciders)
+
+
+def _metric_verdicts(
+    comparison: RunComparison,
+    result: ComparisonResult,
+    changed: PlanDifferences,
+    failures: ValueFailures,
+) -> dict[str, ValueVerdict]:
+    """The verdict of each metric, by column; one that fails is added to `failures`."""
+    return {
+        metric.column: _verdict_or_failure(
+            failures,
+            (metric.column, None),
+            metric.column,
+            partial(_metric_verdict, comparison, metric, result, changed),
+        )
+        for metric in comparison.plan.metrics
+    }
+
+
+def _kpi_verdicts(
+    comparison: RunComparison,
+    result: ComparisonResult,
+    changed: PlanDifferences,
+    failures: ValueFailures,
+) -> dict[str, ValueVerdict]:
+    """The verdict of each KPI, by ID; one that fails is added to `failures`."""
+    return {
+        value.kpi.id: _verdict_or_failure(
+            failures,
+            (None, value.kpi.id),
+            value.kpi.name,
+            partial(_kpi_verdict, comparison, value, result, changed),
+        )
+        for value in comparison.kpis
+    }
 
 
 def _unmeasured(comparison: RunComparison, result: ComparisonResult) -> dict[str, str]:

@@ -37,8 +37,13 @@ def require_extra(extra: Extra, feature: str, *, instead: str = "") -> None:
 
     Raises: `MissingPackages`.
     """
-    if not all(map(_is_installed, MODULES[extra])):
+    if not has_extra(extra):
         raise MissingPackages(describe_missing(extra, feature) + instead)
+
+
+def has_extra(extra: Extra) -> bool:
+    """Whether the packages of an extra are installed."""
+    return all(map(_is_installed, MODULES[extra]))
 
 
 def describe_missing(extra: Extra, feature: str) -> str:

@@ -6,20 +6,19 @@ from typing import Annotated
 
 import platformdirs
 from pydantic import (
-    AfterValidator,
     Field,
     SecretStr,
-    ValidationError,
     ValidationInfo,
     field_validator,
 )
 
 from mosaico.core.clock import zone_names
 from mosaico.core.defaults import KEEP_RECEIVED_SPANS
-from mosaico.core.environment import EnvironmentSettings, load
+from mosaico.core.environment import load
 from mosaico.core.import_settings import ImportSettings
 from mosaico.core.login_settings import RULE_FORM, parse_role_rules
 from mosaico.core.network_policy import parse_networks
+from mosaico.core.public_url import PublicUrl
 from mosaico.core.smtp import parse_smtp_url
 from mosaico.core.url_syntax import find_url_flaw
 
@@ -31,34 +30,10 @@ def default_data_dir() -> Path:
     return Path(platformdirs.user_data_dir("mosaico"))
 
 
-def _check_public_url(value: str | None) -> str | None:
-    if value is None:
-        return None
-    base = value.removesuffix("/")
-    if flaw := find_url_flaw(base):
-        raise ValueError(f"{flaw}; write it as https://mosaico.example.org")
-    # The service has no pages below a path.
-    if base.count("/") > len("//") or "?" in base or "#" in base:
-        raise ValueError(
-            "has a path, a query or a fragment; write it as https://mosaico.example.org"
-        )
-    return base
-
-
 def _require_login_roles(value: str | None, info: ValidationInfo) -> str | None:
     if value is not None and not info.data.get("login_roles"):
         raise ValueError(f"needs MOSAICO_LOGIN_ROLES, or nobody could log in; {RULE_FORM}")
     return value
-
-
-PublicUrl = Annotated[
-    str | None,
-    AfterValidator(_check_public_url),
-    Field(
-        description="Base URL of links in notifications and of commands, without a path:"
-        " https://mosaico.example.org. Empty: the address that the API listens on.",
-    ),
-]
 
 
 class Settings(ImportSettings):
@@ -397,20 +372,6 @@ class Settings(ImportSettings):
     @property
     def shows_docs(self) -> bool:
         return not self.in_production if self.show_docs is None else self.show_docs
-
-
-class _LinkSettings(EnvironmentSettings):
-    """The setting of links alone, which is valid also where another one is wrong."""
-
-    public_url: PublicUrl = None
-
-
-def find_public_url() -> str | None:
-    """MOSAICO_PUBLIC_URL, if it is set and valid, whatever the other settings are."""
-    try:
-        return _LinkSettings().public_url
-    except ValidationError:
-        return None
 
 
 def load_settings() -> Settings:

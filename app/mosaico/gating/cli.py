@@ -178,7 +178,10 @@ def _gate_files(
     with reading_lines() as lines, open_models(options.limits) as models:
         chosen = choose_benchmark(judged.metrics, options.benchmark)
         reader = open_reader(
-            options.input_options, print_line=lines.append, infra_errors=chosen.infra_errors
+            options.input_options,
+            print_line=lines.append,
+            infra_errors=chosen.infra_errors,
+            columns=chosen.columns,
         )
         inputs = FileInputs(
             sources, reader, ScoreOptions(parse_better(judged.better), parse_ranges(judged.ranges))

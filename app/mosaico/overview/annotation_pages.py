@@ -102,14 +102,22 @@ def show_annotation_queue(
         number=number,
         is_open=is_open,
         has_nights=queue_filter.nights > 1,
-        before=_queue_url(run_id, queue_filter, at=min(number, len(queue.items) + 1) - 1)
-        if number > 1
-        else None,
-        after=_queue_url(run_id, queue_filter, at=number + 1),
-        resume=_queue_url(run_id, queue_filter),
+        **_queue_links(run_id, queue_filter, number, len(queue.items)),
         last=last,
         **answer,
     )
+
+
+def _queue_links(
+    run_id: str, queue_filter: QueueFilter, number: int, length: int
+) -> dict[str, Any]:
+    """The pages of the answers before and after an answer, and of the first open one."""
+    before = min(number, length + 1) - 1
+    return {
+        "before": _queue_url(run_id, queue_filter, at=before) if number > 1 else None,
+        "after": _queue_url(run_id, queue_filter, at=number + 1),
+        "resume": _queue_url(run_id, queue_filter),
+    }
 
 
 @router.post("/runs/{runId}/annotations", dependencies=RUN)

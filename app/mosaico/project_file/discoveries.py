@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -62,16 +62,19 @@ class Discovery(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The folder, the environment, the command of an agent if the user named one, and the name of the project."""
+    """The folder, the environment, the command of an agent if the user named one, the name of the project, and the columns
+    of results by field that the user named.
+    """
 
     folder: Path
     environment: Mapping[str, str]
     agent_command: str | None
     name: str
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def search(self) -> FolderSearch:
-        return FolderSearch(self.folder)
+        return FolderSearch(self.folder, self.columns)
 
 
 def discover(around: Surroundings) -> list[Discovery]:
@@ -181,11 +184,17 @@ def _find_files(around: Surroundings) -> Discovery | None:
 
     def draft(_: Ask) -> ProjectDraft:
         earlier, later = (shlex.quote(path.name) for path in (pair.earlier, pair.later))
-        upload = f"mosaico datasets upload {later} --name {shlex.quote(around.name)} --run-name $(date +%F)"
+        columns = "".join(
+            f" --map {shlex.quote(f'{name}={column}')}" for name, column in around.columns.items()
+        )
+        upload = f"mosaico datasets upload {later} --name {shlex.quote(around.name)} --run-name $(date +%F){columns}"
+        fields: dict[str, Any] = {"source": "local", "datasetRef": literal(around.name)}
+        if around.columns:
+            fields["columns"] = {name: literal(text) for name, text in around.columns.items()}
         return ProjectDraft(
             agent=around.name,
             benchmark_comment=f"Each night judges the newest upload: {upload}",
-            benchmark_fields={"source": "local", "datasetRef": literal(around.name)},
+            benchmark_fields=fields,
             measures=_measures_of_answers(pair.traces),
             guesses=[f"{pair.later.name} is the later one, by the times of the files"],
             next_commands=[f"mosaico compare {earlier} {later}", "mosaico serve"],

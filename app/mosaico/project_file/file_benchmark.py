@@ -11,6 +11,7 @@ from mosaico.core.defaults import MAX_ERROR_SHARE, MIN_COVERAGE
 from mosaico.core.errors import BadUsage, ErrorItem
 from mosaico.core.text import count_noun, join_words
 from mosaico.metrics.formula_direction import KpiFormulaText
+from mosaico.traces.files.column_mapping import require_fields
 
 if TYPE_CHECKING:
     from mosaico.project_file.judged_fields import JudgedFields, JudgedKpi
@@ -26,7 +27,7 @@ class FileBenchmark(NamedTuple):
     """What a benchmark says about files of results.
 
     `metrics` is a text for `parse_metrics`, None without any; `kpis` are by name, `infra_errors` patterns of errors
-    that are not the agent's. `line` says where it is from and what it sets, None without a file.
+    that are not the agent's, `columns` those of tables by field. `line` says where it is from and what it sets, None without a file.
     """
 
     metrics: str | None = None
@@ -35,6 +36,7 @@ class FileBenchmark(NamedTuple):
     min_coverage: float = MIN_COVERAGE
     max_error_share: float = MAX_ERROR_SHARE
     cluster_field: str | None = None
+    columns: Mapping[str, str] = MappingProxyType({})
     line: str | None = None
 
     def with_metrics(self, metrics: str, option: str) -> "FileBenchmark":
@@ -67,8 +69,9 @@ def read_file_benchmark(
 
 
 def parse_benchmark(document: Mapping[str, Any], source: str) -> FileBenchmark:
-    """What a benchmark in the form of the API says about files; `source` names it. Raises: `InvalidInput`."""
+    """What a benchmark in the form of the API says about files; `source` names it. Raises: `InvalidInput`, `InvalidMapping`."""
     fields = _checked_fields(document, source)
+    require_fields(fields.columns)
     kpis = {kpi.name: _formula_text(kpi) for kpi in fields.measures}
     return FileBenchmark(
         metrics=json.dumps(fields.metrics) if fields.metrics else None,
@@ -77,6 +80,7 @@ def parse_benchmark(document: Mapping[str, Any], source: str) -> FileBenchmark:
         min_coverage=fields.min_coverage,
         max_error_share=fields.max_error_share,
         cluster_field=fields.cluster_field,
+        columns=fields.columns,
         line=f"{source} sets {'; '.join(_describe(fields, document)) or 'nothing for files'}",
     )
 
@@ -115,6 +119,8 @@ def _describe(fields: "JudgedFields", document: Mapping[str, Any]) -> Iterator[s
     # As above.
     from mosaico.project_file.judged_fields import OF_RUNS_ONLY
 
+    if fields.columns:
+        yield f"columns {', '.join(f'{name}={column}' for name, column in fields.columns.items())}"
     if fields.metrics:
         names = [str(m.get("key")) if isinstance(m, dict) else str(m) for m in fields.metrics]
         yield f"metrics {', '.join(names)}"

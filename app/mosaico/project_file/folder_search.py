@@ -1,7 +1,7 @@
 """What a folder holds that a benchmark can be made of: results, items, bash tasks and ot-bench files."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -9,7 +9,9 @@ from typing import Final, NamedTuple
 from mosaico.core.console.terminal import warn_failed_plugin
 from mosaico.core.errors import AppError
 from mosaico.harness.harness_config import MCP_SUFFIXES
+from mosaico.traces.files.column_mapping import InvalidMapping
 from mosaico.traces.files.configured_limits import within_configured_limits
+from mosaico.traces.files.limited_file import UnknownColumns
 from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.trace_file import FILE_SUFFIXES, TraceReader
 from mosaico.traces.types import Trace
@@ -30,9 +32,12 @@ class ResultPair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FolderSearch:
-    """The files of a folder, the newest first; hidden and very large ones are left out."""
+    """The files of a folder, the newest first; hidden and very large ones are left out. `columns` are those of its
+    results by field, where they are not recognized.
+    """
 
     folder: Path
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     def files(self, suffixes: frozenset[str] | tuple[str, ...]) -> list[Path]:
         candidates = [
@@ -48,7 +53,7 @@ class FolderSearch:
         """The newest two files with answers to the same items."""
         read: list[tuple[Path, tuple[Trace, ...]]] = []
         for path in self._tables():
-            traces = tuple(_preview(path, are_items=False))
+            traces = tuple(self._preview(path, are_items=False))
             if not any(trace.output is not None or trace.scores for trace in traces):
                 continue
             items = {trace.item_id for trace in traces}
@@ -58,10 +63,21 @@ class FolderSearch:
             read.append((path, traces))
         return None
 
+    def explain_unread(self) -> str | None:
+        """Why the columns of the newest table with unknown columns hold no results; None without such a table."""
+        for path in self._tables():
+            try:
+                self._read(path, are_items=False)
+            except (UnknownColumns, InvalidMapping) as error:
+                return error.detail
+            except AppError:
+                continue
+        return None
+
     def find_items(self) -> tuple[Path, tuple[Trace, ...]] | None:
         """The newest file with questions."""
         for path in self._tables():
-            items = tuple(_preview(path, are_items=True))
+            items = tuple(self._preview(path, are_items=True))
             if any(item.input for item in items):
                 return path, items
         return None
@@ -104,6 +120,20 @@ class FolderSearch:
                 return path, sum(len(s.tasks) for s in loaded.bench.scenarios)
         return None
 
+    def _preview(self, path: Path, *, are_items: bool) -> list[Trace]:
+        """The first traces of a file; none where no importer reads it."""
+        try:
+            return self._read(path, are_items=are_items)
+        except AppError:
+            return []
+
+    def _read(self, path: Path, *, are_items: bool) -> list[Trace]:
+        mapping = {} if are_items else self.columns
+        options = within_configured_limits(ReadOptions(mapping=mapping))
+        reader = TraceReader(lambda _line: None, warn_failed_plugin, options)
+        with (reader.open_items if are_items else reader.open)(path) as traces:
+            return [*islice(traces, READ_TRACES)]
+
     def _tables(self) -> Iterator[Path]:
         return (path for path in self.files(FILE_SUFFIXES) if not count_bash_tasks(path))
 
@@ -120,14 +150,3 @@ def count_bash_tasks(path: Path) -> int:
     except AppError:
         return 0
     return 0 if dataset.errors else len(dataset.tasks)
-
-
-def _preview(path: Path, *, are_items: bool) -> list[Trace]:
-    """The first traces of a file; none where no importer reads it."""
-    options = within_configured_limits(ReadOptions())
-    reader = TraceReader(lambda _line: None, warn_failed_plugin, options)
-    try:
-        with (reader.open_items if are_items else reader.open)(path) as traces:
-            return [*islice(traces, READ_TRACES)]
-    except AppError:
-        return []

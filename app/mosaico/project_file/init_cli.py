@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -23,11 +24,16 @@ from mosaico.core.errors import BadUsage
 from mosaico.project_file.benchmark_options import FILE_NAME
 
 if TYPE_CHECKING:
-    from mosaico.project_file.discoveries import Discovery, Question
+    from mosaico.project_file.discoveries import Discovery, Question, Surroundings
     from mosaico.project_file.project_draft import ProjectDraft
 
 ZONES: Final = Path("/usr/share/zoneinfo")
-SLACK: Final = "SLACK_WEBHOOK_URL"
+# The endpoints of the variables that name a recipient: their names and channels.
+ENDPOINTS: Final = {
+    "SLACK_WEBHOOK_URL": ("team-slack", "SLACK"),
+    "WEBHOOK_URL": ("webhook", "WEBHOOK"),
+}
+COLUMNS: Final = "output=COLUMN,expected=COLUMN,item=COLUMN"
 
 cli = CommandGroup(
     "init", help="Write a mosaico.yaml for what this folder and the environment hold."
@@ -48,6 +54,14 @@ AgentCommand = Annotated[
         "--agent-command",
         metavar="COMMAND",
         help="Command that runs your agent: it gets an item as {input}, or on standard input.",
+    ),
+]
+MapColumns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="FIELD=COLUMN",
+        help="Columns of the files of results that are not recognized, as `compare` has them. Repeatable.",
     ),
 ]
 ChosenKind = Annotated[
@@ -71,6 +85,7 @@ def init_project(
             "--name", metavar="NAME", help="Name of the project (default: that of the folder)."
         ),
     ] = None,
+    map_columns: MapColumns = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Write a mosaico.yaml for what this folder and the environment hold.
@@ -80,15 +95,16 @@ def init_project(
 
     Exit codes: 0 written, 2 nothing was found, or the file exists.
     """
-    from mosaico.project_file.discoveries import Surroundings, discover
+    from mosaico.project_file.discoveries import Surroundings
+    from mosaico.traces.files.column_mapping import parse_mapping
 
     _require_new(FILE_NAME, force=force)
     around = Surroundings(
         folder=Path(), environment=os.environ, agent_command=agent_command,
-        name=name or _folder_name(),
+        name=name or _folder_name(), columns=parse_mapping(map_columns or ()),
     )  # fmt: skip
     asker = _Asker()
-    draft = _choose(discover(around), chosen_kind, asker).draft(asker)
+    draft = _choose(_discover(around, chosen_kind, asker), chosen_kind, asker).draft(asker)
     for file in draft.extra_files:
         _require_new(file, force=force)
     _write(draft, around.name, asker.guesses)
@@ -117,6 +133,26 @@ def _write(draft: "ProjectDraft", name: str, guesses: list[str]) -> None:
 def _require_new(name: str, *, force: bool) -> None:
     if Path(name).exists() and not force:
         raise FileExists(f"{name} exists", hint="edit it, or overwrite it with --force")
+
+
+def _discover(around: "Surroundings", kind: str | None, asker: "_Asker") -> "list[Discovery]":
+    """What was found; asks for the columns of results where nothing else was found. Raises: `NothingFound`."""
+    from mosaico.project_file.discoveries import Question, SetupKind, discover
+    from mosaico.traces.files.column_mapping import parse_mapping
+
+    discoveries = discover(around)
+    if any(kind in (None, discovery.kind) for discovery in discoveries) or kind not in (
+        None,
+        SetupKind.FILES,
+    ):
+        return discoveries
+    unknown_columns = around.search.explain_unread()
+    if unknown_columns is None:
+        return discoveries
+    if around.columns or not asker.may_ask:
+        raise NothingFound(unknown_columns, hint=f"mosaico init --map {COLUMNS}")
+    columns = parse_mapping([asker(Question(unknown_columns, COLUMNS))])
+    return _discover(replace(around, columns=columns), kind, asker)
 
 
 def _choose(discoveries: "list[Discovery]", kind: str | None, asker: "_Asker") -> "Discovery":
@@ -148,15 +184,15 @@ class _Asker:
 
     def __init__(self) -> None:
         self.guesses: list[str] = []
-        self._may_ask = is_interactive(sys.stdin) and is_interactive(sys.stderr)
+        self.may_ask = is_interactive(sys.stdin) and is_interactive(sys.stderr)
 
     def __call__(self, question: "Question") -> str:
-        if not self._may_ask:
+        if not self.may_ask:
             rejected = [choice for choice in question.choices if choice != question.default]
             rest = f", not {', '.join(rejected[:5])}" if rejected else ""
             self.guesses.append(f"{question.text} {question.default}{rest}")
             return question.default
-        self._may_ask = False
+        self.may_ask = False
         choices = f" ({', '.join(question.choices)})" if question.choices else ""
         while True:
             print_status(
@@ -190,9 +226,11 @@ def _local_zone(environment: Mapping[str, str]) -> tuple[str, list[str]]:
 
 def _endpoints(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """The recipients that the environment names."""
-    if not environment.get(SLACK):
-        return {}
-    return {"team-slack": {"channel": "SLACK", "recipient": f"${{{SLACK}}}"}}
+    return {
+        name: {"channel": channel, "recipient": f"${{{variable}}}"}
+        for variable, (name, channel) in ENDPOINTS.items()
+        if environment.get(variable)
+    }
 
 
 def _print_next(draft: "ProjectDraft") -> None:

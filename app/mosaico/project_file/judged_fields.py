@@ -1,6 +1,6 @@
 """The fields of a benchmark that decide about files of results; the others are those of runs of a service."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from pydantic import ConfigDict, Field
 
@@ -14,6 +14,14 @@ OF_RUNS_ONLY: Final = (
     "minAgreement",
 )  # fmt: skip
 """Fields that change values or verdicts of runs, and have no meaning for a file."""
+
+
+FileColumns = Annotated[
+    dict[ShortText, str],
+    Field(
+        description="Columns of files of results by field, as `--map` has them. For commands on files: the service has none."
+    ),
+]
 
 
 class JudgedKpi(WireModel):
@@ -43,3 +51,4 @@ class JudgedFields(WireModel):
     min_coverage: Share = MIN_COVERAGE
     max_error_share: Share = MAX_ERROR_SHARE
     cluster_field: ClusterField = None
+    columns: FileColumns = Field(default_factory=dict)

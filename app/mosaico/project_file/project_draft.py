@@ -104,7 +104,7 @@ def _rule(decider: Measure, endpoints: Mapping[str, Any]) -> Iterator[str]:
     if endpoints:
         yield f"        endpoints: {flow_text([*endpoints])}"
     else:
-        yield "        channels: [IN_APP]  # the inbox; with SLACK_WEBHOOK_URL set, init adds Slack"
+        yield "        channels: [IN_APP]  # the inbox; with SLACK_WEBHOOK_URL or WEBHOOK_URL set, init adds it"
 
 
 def flow_text(value: Any) -> str:

@@ -20,6 +20,7 @@ from mosaico.alerts.schemas import AlertConfigBody
 from mosaico.benchmarks.schemas import MAX_AGENTS, MAX_KPIS, BenchmarkBody, KpiBody
 from mosaico.core.schemas import ShortText, WireModel
 from mosaico.notifications.schemas import EndpointBody
+from mosaico.project_file.judged_fields import FileColumns
 from mosaico.project_file.kinds import BENCHMARK_SECTIONS, SECTIONS, ObjectKind
 from mosaico.schedules.schemas import ScheduleBody
 
@@ -175,6 +176,7 @@ def _own_fields(kind: ObjectKind) -> dict[str, Any]:
             }
             return {
                 "agents": (_AgentNames, Field(default_factory=list)),
+                "columns": (FileColumns, Field(default_factory=dict)),
                 **{
                     name: (section, Field(default_factory=dict))
                     for name, section in sections.items()

@@ -96,6 +96,8 @@ def wanted_fields(content: ProjectFile, item: FileObject) -> JSON:
     if kind is ObjectKind.BENCHMARK:
         metadata = dict(fields.get("metadata") or {})
         fields["name"] = metadata.pop("name", item.key.name)
+        # For commands on files.
+        fields.pop("columns", None)
         if "agents" in fields:
             fields["agents"] = sorted({*fields["agents"]})
         if "metadata" in fields:

@@ -7,7 +7,7 @@ import typer
 
 from mosaico.comparison.cli import COMPARISON_TIMEOUT_S
 from mosaico.core.console.files import write_text
-from mosaico.core.console.resource import id_argument
+from mosaico.core.console.resource_arguments import id_argument
 from mosaico.core.console.service import complete_ids, open_api
 from mosaico.core.console.table import format_cell, print_link
 from mosaico.core.console.terminal import CommandGroup, WrongUsage, print_result, print_status

@@ -135,7 +135,11 @@ def compare_files(
     warnings: list[str] = []
     with reading_lines() as lines, open_models(limits) as models:
         reader = open_reader(
-            input_options, remarks.append, lines.append, infra_errors=requested.infra_errors
+            input_options,
+            remarks.append,
+            lines.append,
+            infra_errors=requested.infra_errors,
+            columns=requested.columns,
         )
         files = FileInputs(
             sources, reader, ScoreOptions(parse_better(better), parse_ranges(ranges))

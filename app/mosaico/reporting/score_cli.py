@@ -76,7 +76,7 @@ def score(
 
     load_metrics(warn_failed_plugin)
     chosen = choose_benchmark(metrics, benchmark_options)
-    reader = open_reader(input_options, infra_errors=chosen.infra_errors)
+    reader = open_reader(input_options, infra_errors=chosen.infra_errors, columns=chosen.columns)
     with open_models(limits) as models:
         formulas = {name: kpi.formula for name, kpi in chosen.kpis.items()}
         scores = score_file(file, chosen.metrics, formula, reader, models, formulas)

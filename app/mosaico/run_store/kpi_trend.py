@@ -110,6 +110,12 @@ class KpiPoint(NamedTuple):
         """The own verdict of the value."""
         return outcome_of_kpi(self.kpi).verdict
 
+    @property
+    def is_corrected(self) -> bool:
+        """Whether annotations correct the value."""
+        correction = self.kpi.correction
+        return correction is not None and correction.reason is None
+
 
 def list_kpi_points(
     session: Session,
@@ -188,15 +194,20 @@ def trend_points(
 
 def trend_events(points: Sequence[KpiPoint]) -> list[TrendEvent]:
     """Return the events that explain a change of level: regressed runs with their first difference,
-    and acceptances.
+    acceptances, and the runs from which annotations correct the value, or correct it no longer.
     """
     events = []
     for position, point in enumerate(points):
+        texts, verdict = [], None
         if point.accepted_at is not None:
-            events.append(TrendEvent(position, "level accepted"))
+            texts.append("level accepted")
         elif point.verdict is Verdict.REGRESSED:
-            cause = point.differences[0] if point.differences else "regressed"
-            events.append(TrendEvent(position, cause, Verdict.REGRESSED))
+            texts.append(point.differences[0] if point.differences else "regressed")
+            verdict = Verdict.REGRESSED
+        if position and point.is_corrected != points[position - 1].is_corrected:
+            texts.append("corrected from here" if point.is_corrected else "not corrected from here")
+        if texts:
+            events.append(TrendEvent(position, "; ".join(texts), verdict))
     return events
 
 

@@ -7,7 +7,8 @@ import typer
 
 from mosaico.core.console.filter_options import id_filter
 from mosaico.core.console.generated_command import FieldOption
-from mosaico.core.console.resource import Limit, Resource, id_argument
+from mosaico.core.console.resource import Resource
+from mosaico.core.console.resource_arguments import Limit, id_argument
 from mosaico.core.console.service import open_api
 from mosaico.core.console.table import JSON, field, format_cell, print_link, print_page, time_field
 from mosaico.core.console.terminal import (
@@ -193,8 +194,9 @@ def list_fires(
 ) -> None:
     """List the fire history of a schedule, newest first."""
     with open_api() as api:
-        page = api.page(f"{PATH}{path_of(schedule)}/fires", limit=limit)
-        address = f"{api.pages_url}{schedule_page_path(schedule)}"
+        schedule_id = api.find_id(PATH, schedule)
+        page = api.page(f"{PATH}{path_of(schedule_id)}/fires", limit=limit)
+        address = f"{api.pages_url}{schedule_page_path(schedule_id)}"
     print_page(page, FIRE_COLUMNS, output)
     print_link(address, output)
 

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from mosaico.alerts import queries
-from mosaico.alerts.evaluation.judging import Assessed, Memory
+from mosaico.alerts.evaluation.judging import Assessed
+from mosaico.alerts.evaluation.rule_memory import Memory
 from mosaico.alerts.evaluation.run_evaluation import AlertDecision
 from mosaico.alerts.rules import AlertOutcome, Assessment, ValueSpec
 from mosaico.alerts.service import StaleDecision, record_decisions

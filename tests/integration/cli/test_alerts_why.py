@@ -148,6 +148,9 @@ def test_alerts_why__shows_each_delivery_once_and_those_of_own_messages(
     [alert] = judged.get("/alerts", alertConfigId="both")["items"]
     page = judged.client.get(f"/alerts/events/{alert['id']}").text
     assert all(f"/deliveries/{row['id']}" in page for row in deliveries)
+    # Both incidents are on one card of Morning, which names each recipient once.
+    told = judged.client.get("/").text.partition("Told: ")[2].partition("nobody has judged")[0]
+    assert told.count("webhook") == len(deliveries)
 
 
 def test_alerts_why__of_a_collapse_that_another_rule_told(judged: Service, mosaico: Shell) -> None:

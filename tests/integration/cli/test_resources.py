@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.integration.cli.conftest import Shell
 from tests.support.langfuse import run_fake_langfuse
-from tests.support.service import Service, ndjson, pair
+from tests.support.service import JSON, Service, ndjson, pair
 
 
 def cells(text: str) -> list[list[str]]:
@@ -229,3 +229,47 @@ def test_agent_versions__are_those_that_the_traces_record(mosaico: Shell, servic
     assert (newest[0], before[0]) == ("v15", "v14")
     assert newest[4] == "1"
     assert newest[5].startswith("quality 1")
+
+
+def test_resources__are_found_by_their_names(mosaico: Shell, service: Service) -> None:
+    service.create_agent("agent-001")
+    service.create_benchmark("bench-001", metadata={"name": "nightly"})
+    owners = {"benchmarkId": "bench-001", "agentId": "agent-001"}
+    every_night = {"name": "every night", "cronExpression": "0 0 3 * * *", **owners}
+    schedule = service.post("/schedule-configs", every_night)["id"]
+    low: JSON = {
+        "name": "quality low",
+        "metric": "ROUGE",
+        "condition": "LESS_THAN",
+        "threshold": 0.5,
+    }
+    created = mosaico.ok(
+        *("alerts", "rules", "create", "--name", low["name"], "--metric", "ROUGE"),
+        *("--condition", "LESS_THAN", "--threshold", "0.5", "--benchmark", "nightly"),
+    )
+    rule = created.stdout.strip()
+    assert service.get(f"/alert-configs/{rule}")["benchmarkId"] == "bench-001"
+
+    address = mosaico.variables["MOSAICO_URL"]
+    fires = mosaico.ok("schedules", "fires", "every night")
+    assert fires.stderr == f"page: {address}/schedules/{schedule}\n"
+    mosaico.ok("schedules", "disable", "every night")
+    assert not service.get(f"/schedule-configs/{schedule}")["enabled"]
+    shown = mosaico.ok("alerts", "rules", "show", "quality low")
+    assert ["id", rule] in cells(shown.stdout)
+    assert f"/alerts/{rule}\n" in shown.stderr
+    listed = mosaico.ok("schedules", "list", "--benchmark", "nightly", "--agent", "Pelican")
+    assert schedule in listed.stdout
+    started = mosaico.ok("runs", "start", "nightly", "Pelican").stdout.strip()
+    assert service.get(f"/benchmark-runs/{started}")["agentId"] == "agent-001"
+
+    # An ID comes before a name.
+    service.post("/alert-configs", {**low, **owners, "id": "other", "name": "quality low"})
+    ambiguous = mosaico("alerts", "rules", "delete", "quality low", "--yes")
+    assert ambiguous.exit_code == 2
+    assert rule in ambiguous.stderr
+    assert "other" in ambiguous.stderr
+    service.post("/alert-configs", {**low, **owners, "id": "third", "name": "other"})
+    mosaico.ok("alerts", "rules", "delete", "other", "--yes")
+    assert {item["id"] for item in service.get("/alert-configs")["items"]} == {rule, "third"}
+    assert mosaico("alerts", "rules", "show", "nothing of this name").exit_code == 66

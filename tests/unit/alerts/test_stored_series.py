@@ -1,7 +1,8 @@
 """Whose verdict over runs is stored with a run."""
 
 from mosaico.alerts.evaluation.incident_rules import SeriesStep
-from mosaico.alerts.evaluation.judging import Assessed, Memory
+from mosaico.alerts.evaluation.judging import Assessed
+from mosaico.alerts.evaluation.rule_memory import Memory
 from mosaico.alerts.evaluation.run_evaluation import AlertDecision
 from mosaico.alerts.models import AlertRule
 from mosaico.alerts.rules import AlertOutcome, Assessment, Condition, ValueSpec

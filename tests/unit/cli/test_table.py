@@ -48,6 +48,22 @@ def test_print_page__json_is_the_response(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out == '{"items": [{"id": "é"}], "nextCursor": null}\n'
 
 
+def test_print_details__has_a_line_for_each_field_of_an_object_and_each_object_of_a_list(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    traces = [{"metric": "ROUGE", "value": 0.25, "url": None}, {"metric": "BLEU", "value": 0.0}]
+    verdict = {"verdict": "REGRESSED", "interval": {"low": -0.5}, "names": ["a", "b"]}
+    print_details({"verdict": verdict, "traces": traces, "details": {}})
+    assert capsys.readouterr().out.splitlines() == [
+        "verdict.verdict\tREGRESSED",
+        "verdict.interval.low\t-0.5",
+        "verdict.names\ta, b",
+        "traces.1\tmetric ROUGE, value 0.25",
+        "traces.2\tmetric BLEU, value 0",
+        "details\t{}",
+    ]
+
+
 def test_print_details__prints_one_line_per_field(capsys: pytest.CaptureFixture[str]) -> None:
     print_details({"id": "a", "secretSet": True, "url": None})
     assert capsys.readouterr().out == "id\ta\nsecretSet\tyes\nurl\t\n"

@@ -16,6 +16,7 @@ from mosaico.project_file import init_cli
 from mosaico.project_file.kinds import ObjectKind
 from mosaico.project_file.project_draft import flow_text
 from mosaico.project_file.reading import read_project_file
+from mosaico.project_file.vocabulary import wanted_fields
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -30,7 +31,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.mkdir()
     monkeypatch.chdir(path)
     for name in list(os.environ):
-        if name.startswith(("MOSAICO_", "LANGFUSE_", "OTEL_", "SLACK_")) or name.endswith("_KEY"):
+        if name.startswith(
+            ("MOSAICO_", "LANGFUSE_", "OTEL_", "SLACK_", "WEBHOOK_")
+        ) or name.endswith("_KEY"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("TZ", "Europe/Madrid")
     return path
@@ -280,3 +283,66 @@ def test_init__slack_of_the_environment_gets_the_alerts(folder: Path) -> None:
 @pytest.mark.parametrize("value", [None, True, 1.5, "yes", "a: b", [1, {"a b": "c"}], {"": ""}])
 def test_flow_text__is_the_value(value: object) -> None:
     assert yaml.safe_load(flow_text(value)) == value
+
+
+def write_unknown_columns(folder: Path) -> None:
+    for name, wrong, age in (("before.csv", 1, 7), ("after.csv", 8, 0)):
+        answers = ["Berlin" if n < wrong else f"the town {n}" for n in range(20)]
+        rows = [f"{n},a town {n},{answer}\n" for n, answer in enumerate(answers)]
+        (folder / name).write_text("nr,foo,bar\n" + "".join(rows))
+        os.utime(folder / name, (1_000_000_000 - age, 1_000_000_000 - age))
+
+
+def test_init__columns_that_are_not_recognized_are_named_in_the_error(folder: Path) -> None:
+    write_unknown_columns(folder)
+    result = init()
+    assert result.exit_code == 2
+    assert "nr, foo, bar" in result.stderr
+    assert "mosaico init --map" in result.stderr
+    mistyped = init("--map", "output=baz")
+    assert mistyped.exit_code == 2
+    assert "'baz'" in mistyped.stderr
+
+
+def test_init__named_columns_are_those_of_the_next_commands(folder: Path) -> None:
+    write_unknown_columns(folder)
+    result = init("--map", "output=bar,expected=foo", "--map", "item=nr")
+    assert result.exit_code == 0, result.output
+    assert content(folder)["columns"] == {"output": "bar", "expected": "foo", "item": "nr"}
+    file = read_project_file(folder / "mosaico.yaml", {})
+    [benchmark] = file.of_kind(ObjectKind.BENCHMARK)
+    # The service has no such field.
+    assert "columns" not in wanted_fields(file, benchmark)
+    upload = next(line for line in result.stderr.splitlines() if "datasets upload" in line)
+    assert "--map output=bar" in upload
+    compared = CliRunner().invoke(cli, ["compare", "before.csv", "after.csv"])
+    assert compared.exit_code == 0, compared.stderr
+    assert "item=nr, output=bar, expected=foo" in compared.stderr
+    scored = CliRunner().invoke(cli, ["score", "after.csv", "--map", "output=foo"])
+    # The option has precedence over the file.
+    assert "output=foo" in scored.stderr
+
+
+def test_init__asks_for_columns_on_a_terminal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_unknown_columns(folder)
+    monkeypatch.setattr(init_cli, "is_interactive", lambda _stream: True)
+    result = init(stdin="output=bar,expected=foo\n")
+    assert result.exit_code == 0, result.output
+    assert content(folder)["columns"] == {"output": "bar", "expected": "foo"}
+
+
+def test_init__recipients_of_the_environment(folder: Path) -> None:
+    write_results(folder, "today.csv", 8, age=0)
+    write_results(folder, "last-week.csv", 1, age=7)
+    variables = {"WEBHOOK_URL": "http://127.0.0.1:9/hook", "SLACK_WEBHOOK_URL": "https://slack/x"}
+    assert init(**variables).exit_code == 0
+    file = read_project_file(folder / "mosaico.yaml", variables)
+    assert {endpoint.fields["channel"] for endpoint in file.of_kind(ObjectKind.ENDPOINT)} == {
+        "SLACK",
+        "WEBHOOK",
+    }
+    [rule] = file.of_kind(ObjectKind.RULE)
+    assert len(rule.fields["endpoints"]) == 2
+    assert variables["WEBHOOK_URL"] not in (folder / "mosaico.yaml").read_text()

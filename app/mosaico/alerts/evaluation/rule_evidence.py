@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from mosaico.alerts import queries
-from mosaico.alerts.evaluation.judging import Memory, SeriesInput
+from mosaico.alerts.evaluation.judging import SeriesInput
 from mosaico.alerts.evaluation.rule_history import RuleHistory, RunReader, ValueHistory
+from mosaico.alerts.evaluation.rule_memory import Memory
 from mosaico.alerts.evaluation.rule_series import series_name, watches_levels
 from mosaico.alerts.evaluation.state_memory import memory_of
 from mosaico.alerts.evaluation.value_history import MeasurementHistory

@@ -9,12 +9,13 @@ from mosaico.alerts import queries
 from mosaico.alerts.evaluation.change_finder import ChangeFinder
 from mosaico.alerts.evaluation.contributing_traces import TraceFinder, watched_columns
 from mosaico.alerts.evaluation.incident_rules import SeriesStep
-from mosaico.alerts.evaluation.judging import Assessed, Judge, Memory
+from mosaico.alerts.evaluation.judging import Assessed, Judge
 from mosaico.alerts.evaluation.rule_evidence import (
     EvidenceReader,
     RuleEvidence,
     with_run,
 )
+from mosaico.alerts.evaluation.rule_memory import Memory
 from mosaico.alerts.rules import AlertStatus, Assessment
 from mosaico.alerts.schemas import rule_spec
 from mosaico.comparison.attribute_differences import MAX_DIFFERENCES

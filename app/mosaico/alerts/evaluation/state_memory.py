@@ -1,6 +1,6 @@
 """The memory of a rule as it is stored in `alert_states`."""
 
-from mosaico.alerts.evaluation.judging import Memory, bound_spans
+from mosaico.alerts.evaluation.rule_memory import Memory, bound_spans
 from mosaico.alerts.models import AlertState
 from mosaico.alerts.rules import AlertStatus, RuleState, RunSpan
 from mosaico.kpis.series_types import SeriesState

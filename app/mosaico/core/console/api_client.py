@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from mosaico.core.console.api_calls import (
     MAX_PAGE_SIZE,
+    SEARCHED_IDS,
     ApiCall,
     ApiRequest,
     ItemList,
@@ -36,8 +37,11 @@ from mosaico.core.console.api_responses import (
 )
 from mosaico.core.console.event_stream import ServerSentEvent, read_events
 from mosaico.core.console.service_address import find_pages_url, find_service
-from mosaico.core.errors import AppError
+from mosaico.core.console.short_ids import may_be_name
+from mosaico.core.console.terminal import WrongUsage
+from mosaico.core.errors import AppError, NotFound
 from mosaico.core.http.client import own_service_client
+from mosaico.core.web.page_paths import path_of
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
@@ -155,6 +159,24 @@ class ApiClient:
         """
         return self.perform(full_id(path, text))
 
+    def find_id(self, path: str, text: str) -> str:
+        """As `full_id`, and the ID of a resource that is named by its name; the text where there is none.
+
+        Raises: `WrongUsage` also for a name of several resources.
+        """
+        if not may_be_name(text, path):
+            return self.full_id(path, text)
+        try:
+            return str(self.get(f"{path}{path_of(text)}")["id"])
+        except NotFound:
+            resources = self.page(path, limit=SEARCHED_IDS)["items"]
+        ids = [str(resource["id"]) for resource in resources if _name_of(resource) == text]
+        if len(ids) > 1:
+            raise WrongUsage(
+                f"{len(ids)} have the name {text}", hint=f"use an ID: {', '.join(ids)}"
+            )
+        return ids[0] if ids else text
+
     def upload(
         self,
         path: str,
@@ -185,6 +207,11 @@ class ApiClient:
         with translate_errors(self.url):
             response = self.client.request(**request.arguments)
         return check_status(response, self.key_source)
+
+
+def _name_of(resource: JSON) -> object:
+    """The name of an agent, a rule, a schedule, or a benchmark."""
+    return resource.get("name") or resource.get("metadata", {}).get("name")
 
 
 @contextmanager

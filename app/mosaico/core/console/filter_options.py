@@ -61,6 +61,20 @@ def flag_filter(option: str, help_text: str) -> Any:
     return Annotated[bool | None, typer.Option(option, help=help_text)]
 
 
+def find_named(api: "ApiClient", fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a request with the IDs of the resources that they name."""
+
+    def find(path: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [api.find_id(path, text) for text in value]
+        return api.find_id(path, value) if isinstance(value, str) else value
+
+    return {
+        name: find(RESOURCE_LISTS[name], value) if name in RESOURCE_LISTS else value
+        for name, value in fields.items()
+    }
+
+
 def check_filters(
     api: "ApiClient", rows: Sequence[JSON], filters: "Mapping[str, QueryValue]", noun: str
 ) -> None:

@@ -3,30 +3,28 @@
 import os
 import sys
 from collections.abc import Callable
-from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from mosaico.core.console.stream_encoding import set_safe_encoding
-from mosaico.core.console.terminal import CommandGroup, print_result, print_status
+from mosaico.core.console.terminal import CommandGroup, print_status
 from mosaico.core.errors import AppError
 
 # 128 + SIGPIPE, as the shell reports it of git and gh. Not 0: a gate whose report was cut off has not passed.
 EXIT_PIPE_CLOSED = 141
 
 
-def run_program(cli: typer.Typer, describe_version: Callable[[], str] | None = None) -> None:
+def run_program(cli: typer.Typer, show_version: Callable[[], None] | None = None) -> None:
     """Run the command that the arguments of this process name, as the entry point of a program.
 
-    `describe_version` gives the line of `--version`, of a program that is not `mosaico` itself.
+    `show_version` is the option `--version` of a program that is not `mosaico` itself.
     """
     # Set first: an error while the command line is built is reported in the same form.
     sys.excepthook = report_unexpected_error
     set_safe_encoding((sys.stdout, sys.stderr))
-    if describe_version is not None and sys.argv[1:] == ["--version"]:
-        print_result(describe_version())
-        return
+    if show_version is not None:
+        _add_version(cli, show_version)
     command: Any = typer.main.get_command(cli)
     if isinstance(cli, CommandGroup):
         command.params.extend(typer.main.get_install_completion_arguments())
@@ -36,9 +34,25 @@ def run_program(cli: typer.Typer, describe_version: Callable[[], str] | None = N
         sys.exit(_exit_code(end))
 
 
-def version_of(program: str) -> str:
-    """The version of a program of this package, which has one version."""
-    return f"{program} of mosaico {version('mosaico')}"
+def _add_version(cli: typer.Typer, show_version: Callable[[], None]) -> None:
+    """Add the option `--version` to a program."""
+
+    def show(is_given: bool) -> None:  # noqa: FBT001 - a callback
+        if is_given:
+            show_version()
+            raise typer.Exit
+
+    @cli.callback(help=cli.info.help)
+    def root(
+        *,
+        version: Annotated[
+            bool,
+            typer.Option(
+                "--version", help="Print the version and exit.", is_eager=True, callback=show
+            ),
+        ] = False,
+    ) -> None:
+        del version
 
 
 def report_unexpected_error(kind: type[BaseException], error: BaseException, _: object) -> None:

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlencode
 
 import typer
 
-from mosaico.core.console.filter_options import check_filters
+from mosaico.core.console.filter_options import check_filters, find_named
 from mosaico.core.console.generated_command import (
     OUTPUT,
     CommandParameter,
@@ -30,8 +30,8 @@ from mosaico.core.console.generated_command import (
     indefinite,
     read_body,
 )
-from mosaico.core.console.service import complete_ids, open_api
-from mosaico.core.console.short_ids import GENERATED_ID_LISTS, LATEST
+from mosaico.core.console.resource_arguments import Fields, Limit, id_argument
+from mosaico.core.console.service import open_api
 from mosaico.core.console.table import (
     JSON,
     Column,
@@ -63,33 +63,6 @@ if TYPE_CHECKING:
 DEPENDENTS_EXIST = "dependents-exist"
 # Immutable, because it is the default of parameters.
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-Limit = Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows, newest first.")]
-
-Fields = Annotated[
-    str | None,
-    typer.Option(
-        "--fields",
-        metavar="NAMES",
-        help="Print only these fields of the JSON, comma-separated, such as id,verdict.verdict.",
-    ),
-]
-
-
-def id_argument(noun: str, path: str) -> Any:
-    """Return the ID argument of a resource, for `Annotated[str, …]`."""
-    return typer.Argument(
-        metavar=noun.rpartition(" ")[2].upper(),
-        help=f"ID of the {noun}, its beginning, or `latest`."
-        if path in GENERATED_ID_LISTS
-        else f"ID of the {noun}.",
-        autocompletion=complete_ids(path),
-    )
-
-
-def note_option(noun: str) -> Any:
-    """The option for the reason of an action, for `Annotated[str | None, …]`."""
-    return typer.Option("--note", help=f"Reason, stored with the {noun}.")
 
 
 def _filter_name(key: str) -> str:
@@ -135,7 +108,7 @@ class Resource:
                 key: values[_filter_name(key)] or None for key in filters
             }
             with open_api() as api:
-                parameters = api.full_parameters(parameters)
+                parameters = find_named(api, api.full_parameters(parameters))
                 page = api.page(self.path, limit=values["limit"], **parameters)
                 check_filters(api, page["items"], parameters, self.noun)
                 pages_url = api.pages_url
@@ -157,12 +130,13 @@ class Resource:
 
         def run(values: Values) -> None:
             with open_api() as api:
-                resource, pages_url = api.get(self._path_of(values["id"])), api.pages_url
+                resource_id = self._find_id(api, values)
+                resource, pages_url = api.get(self._path_of(resource_id)), api.pages_url
             if values["output"] is OutputFormat.JSON:
                 print_json(resource)
             else:
                 (print_one or print_resource)(resource)
-            self._print_page(pages_url, values, _full_id(resource, values))
+            self._print_page(pages_url, values, resource_id)
 
         self._add("show", run, self._id, OUTPUT, help_text=help_text)
 
@@ -179,7 +153,7 @@ class Resource:
 
         def run(values: Values, fields: Sequence[SchemaOption]) -> None:
             with open_api() as api:
-                created = api.post(self.path, read_body(values, fields))
+                created = api.post(self.path, find_named(api, read_body(values, fields)))
                 pages_url = api.pages_url
             print_change(created, values["output"], describe(created), created[result_field])
             self._print_page(pages_url, values, created.get("id", ""))
@@ -246,18 +220,17 @@ class Resource:
         """
 
         def run(values: Values) -> None:
-            path = self._path_of(values["id"])
             with open_api() as api:
                 # Read first: a missing resource is reported before the question, and the ETag makes
                 # the deletion fail if somebody changes the resource before the user answers.
-                resource, etag = api.get_with_etag(path)
-                full_id = _full_id(resource, values)
-                label = self._label(full_id) + (f" ({describe(resource)})" if describe else "")
+                resource_id = self._find_id(api, values)
+                resource, etag = api.get_with_etag(self._path_of(resource_id))
+                label = self._label(resource_id) + (f" ({describe(resource)})" if describe else "")
                 if values["dry_run"]:
                     print_status(f"would {verb} {label}; nothing was changed")
                     return
                 confirm(f"{verb.capitalize()} {label}? This cannot be undone.", yes=values["yes"])
-                _delete(api, self._path_of(full_id), etag, values)
+                _delete(api, self._path_of(resource_id), etag, values)
             print_status(f"{label} is {verb}d")
 
         cascade = typer.Option("--cascade", help=f"Also delete {dependents}, without asking.")
@@ -288,11 +261,12 @@ class Resource:
         self, verb: str, body: JSON, describe: Callable[[JSON], Sequence[str]], values: Values
     ) -> None:
         with open_api() as api:
-            updated, pages_url = api.patch(self._path_of(values["id"]), body), api.pages_url
-        full_id = _full_id(updated, values)
-        lines = [f"{self._label(full_id)} is {verb}d", *describe(updated)]
+            resource_id = self._find_id(api, values)
+            updated = api.patch(self._path_of(resource_id), find_named(api, body))
+            pages_url = api.pages_url
+        lines = [f"{self._label(resource_id)} is {verb}d", *describe(updated)]
         print_change(updated, values["output"], lines)
-        self._print_page(pages_url, values, full_id)
+        self._print_page(pages_url, values, resource_id)
 
     def add_action(
         self,
@@ -317,18 +291,18 @@ class Resource:
             fields = {key: values[key] for key in parameters if values[key] is not None}
             content = {**(body or {}), **fields} if parameters or body is not None else None
             with open_api() as api:
+                resource_id = self._find_id(api, values)
                 if question is not None:
                     # Read first: a missing resource is reported before the question.
-                    resource = api.get(self._path_of(values["id"]))
-                    label = self._label(_full_id(resource, values))
-                    confirm(question.format(label), yes=values["yes"])
-                response = api.post(f"{self._path_of(values['id'])}/{endpoint or name}", content)
+                    api.get(self._path_of(resource_id))
+                    confirm(question.format(self._label(resource_id)), yes=values["yes"])
+                response = api.post(f"{self._path_of(resource_id)}/{endpoint or name}", content)
                 pages_url = api.pages_url
             if report and values["output"] is not OutputFormat.JSON:
                 report(response)
             else:
                 print_change(response, values["output"], describe(response))
-            self._print_page(pages_url, values, _full_id(response, values))
+            self._print_page(pages_url, values, resource_id)
 
         self._add(
             name,
@@ -364,6 +338,10 @@ class Resource:
             if selection.pop(flag, None):
                 selection[name] = value
         return f"{path}?{urlencode(selection, doseq=True)}" if selection else path
+
+    def _find_id(self, api: "ApiClient", values: Values) -> str:
+        """The ID of the resource that a command names."""
+        return api.find_id(self.path, values["id"])
 
     def _path_of(self, resource_id: str) -> str:
         return f"{self.path}{path_of(resource_id)}"
@@ -408,9 +386,3 @@ def page_query(parameters: "Mapping[str, QueryValue]") -> dict[str, Any]:
         for name, value in parameters.items()
         if value
     }
-
-
-def _full_id(resource: JSON, values: Values) -> str:
-    """The ID of a resource that a command names by `latest` or by the beginning of its ID."""
-    text, full_id = str(values["id"]), str(resource.get("id", ""))
-    return full_id if text == LATEST or full_id.startswith(text) else text

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import httpx
 
 from mosaico.core.errors import Misconfigured
+from mosaico.core.public_url import find_public_url
 from mosaico.core.secret_files import ADMIN_KEY_FILE, read_secret_file
-from mosaico.core.settings import Settings, base_url, find_public_url, load_settings
+from mosaico.core.settings import Settings, base_url, load_settings
 
 
 class ServiceAddress(NamedTuple):

@@ -1,4 +1,4 @@
-"""IDs that the service makes, as people write them: `latest`, or the beginning that tables show."""
+"""IDs as people write them: `latest`, the beginning that tables show, or the name of the resource."""
 
 import re
 from collections.abc import Sequence
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 LATEST = "latest"
 # Of these the service makes all IDs, so that `latest` is none of them; lists are newest first.
 GENERATED_ID_LISTS = frozenset({"/alerts", "/benchmark-runs", "/incidents", "/notifications"})
+# Of these a person chooses the names, by which a command finds the ID.
+NAMED_LISTS = frozenset({"/agents", "/alert-configs", "/benchmarks", "/schedule-configs"})
 SHORT_LENGTH = 13
 FULL_LENGTH = 36
 _FULL_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -20,6 +22,11 @@ def is_short_id(text: str, path: str) -> bool:
     """Return whether a text may be the beginning of an ID of the list at `path`."""
     pattern = _GENERATED_SHORT_ID if path in GENERATED_ID_LISTS else _SHORT_ID
     return pattern.fullmatch(text) is not None
+
+
+def may_be_name(text: str, path: str) -> bool:
+    """Return whether a text may be the name of a resource of the list at `path`."""
+    return path in NAMED_LISTS and _FULL_ID.fullmatch(text) is None
 
 
 def shorten_ids(cells: Sequence[str]) -> list[str]:

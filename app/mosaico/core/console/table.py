@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -90,8 +90,11 @@ def _read_field(item: JSON, name: str) -> object:
 
 
 def print_details(details: Mapping[str, object]) -> None:
-    """Print one resource, one line per field; on a terminal without the empty ones."""
-    lines = [[name, format_cell(value)] for name, value in details.items()]
+    """Print one resource, one line per field; on a terminal without the empty ones.
+
+    A field of an object has a name such as `verdict.verdict`, and each object of a list a line of its own.
+    """
+    lines = [line for name, value in details.items() for line in _lines_of(name, value)]
     if not is_interactive(sys.stdout):
         _print_tab_separated(lines)
         return
@@ -101,6 +104,25 @@ def print_details(details: Mapping[str, object]) -> None:
     width = max(len(name) for name, _ in lines)
     for name, cell in lines:
         print_result(f"{name:<{width}}  {cell}")
+
+
+def _lines_of(name: str, value: object) -> Iterator[list[str]]:
+    """The names and cells of a field."""
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _lines_of(f"{name}.{key}", item)
+    elif isinstance(value, list | tuple) and any(isinstance(item, dict) for item in value):
+        for number, item in enumerate(value, 1):
+            yield [f"{name}.{number}", _describe_object(item)]
+    else:
+        yield [name, format_cell(value)]
+
+
+def _describe_object(item: object) -> str:
+    """An object of a list in one line, without its empty fields."""
+    if not isinstance(item, dict):
+        return format_cell(item)
+    return ", ".join(f"{key} {cell}" for key, value in item.items() if (cell := format_cell(value)))
 
 
 def print_link(address: str, output: OutputFormat = OutputFormat.TABLE) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from mosaico.core.console import terminal
-from mosaico.core.console.program import run_program, version_of
+from mosaico.core.console.program import run_program
 from mosaico.core.console.terminal import (
     CommandGroup,
     Format,
@@ -19,6 +19,7 @@ from mosaico.core.console.terminal import (
 )
 from mosaico.core.extras import require_extra
 from mosaico.harness.commands import run_command
+from mosaico.harness.commands.program_version import print_version
 from mosaico.harness.results import DEFAULT_TOOL_CHARS, HarnessExit
 from mosaico.llm.conversation import Provider
 
@@ -329,17 +330,7 @@ def lint_command(
 
 def main() -> None:
     """Run the command that the arguments of this process name."""
-    run_program(cli, _describe_version)
-
-
-def _describe_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        bashkit = version("bashkit")
-    except PackageNotFoundError:
-        bashkit = "is not installed"
-    return f"{version_of('bashkit-eval')}, bashkit {bashkit}"
+    run_program(cli, lambda: print_version("bashkit-eval", sandbox="bashkit"))
 
 
 def _load_checks() -> None:

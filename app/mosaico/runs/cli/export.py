@@ -7,7 +7,8 @@ from urllib.parse import urlencode
 import typer
 
 from mosaico.core.console.filter_options import REPEAT, check_filters, id_option
-from mosaico.core.console.resource import Fields, Limit, id_argument, page_query
+from mosaico.core.console.resource import page_query
+from mosaico.core.console.resource_arguments import Fields, Limit, id_argument
 from mosaico.core.console.row_export import STDOUT, ExportAs, ExportFile, export_rows
 from mosaico.core.console.service import open_api
 from mosaico.core.console.table import (

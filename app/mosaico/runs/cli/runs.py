@@ -8,7 +8,8 @@ import typer
 
 from mosaico.comparison.cli import COMPARISON_TIMEOUT_S, print_explanations
 from mosaico.core.console.filter_options import choice_filter, id_filter, text_filter
-from mosaico.core.console.resource import Resource, id_argument, note_option
+from mosaico.core.console.resource import Resource
+from mosaico.core.console.resource_arguments import id_argument, note_option
 from mosaico.core.console.service import open_api
 from mosaico.core.console.table import (
     JSON,
@@ -116,13 +117,14 @@ def start_run(
 
     if exit_status is not None and not wait:
         raise WrongUsage("--exit-status requires --wait", hint="add --wait")
-    body = {
-        "benchmarkId": benchmark,
-        "agentId": agent,
-        "runName": run_name,
-        "traceWindow": _window(since, until),
-    }
+    window = _window(since, until)
     with open_api() as api:
+        body = {
+            "benchmarkId": api.find_id("/benchmarks", benchmark),
+            "agentId": api.find_id("/agents", agent),
+            "runName": run_name,
+            "traceWindow": window,
+        }
         fields = {name: value for name, value in body.items() if value is not None}
         run = parse_response(RunView, api.post(PATH, fields))
         _print_started(api, run.id)
@@ -153,10 +155,15 @@ def estimate_run(
     No run is started. The count of production traces is requested from Langfuse; uploads need no
     requests.
     """
-    body = {"benchmarkId": benchmark, "agentId": agent, "traceWindow": _window(since, until)}
+    window = _window(since, until)
     with open_api() as api:
+        benchmark_id, agent_id = (
+            api.find_id("/benchmarks", benchmark),
+            api.find_id("/agents", agent),
+        )
+        body = {"benchmarkId": benchmark_id, "agentId": agent_id, "traceWindow": window}
         estimate = api.post(f"{PATH}/estimate", body)
-        address = f"{api.pages_url}{path_of('benchmarks', benchmark)}"
+        address = f"{api.pages_url}{path_of('benchmarks', benchmark_id)}"
     if output is OutputFormat.JSON:
         print_json(estimate)
         return

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from mosaico.core.console.resource import Limit, id_argument
+from mosaico.core.console.resource_arguments import Limit, id_argument
 from mosaico.core.console.service import open_api
 from mosaico.core.console.table import JSON, Column, field, print_details, print_link, print_page
 from mosaico.core.console.terminal import (

@@ -9,7 +9,7 @@ import typer
 
 from mosaico.core.console.api_client import ApiClient
 from mosaico.core.console.files import open_input, write_text
-from mosaico.core.console.resource import Limit
+from mosaico.core.console.resource_arguments import Limit
 from mosaico.core.console.service import complete_ids, open_api
 from mosaico.core.console.table import (
     JSON,
@@ -274,7 +274,7 @@ def show_health(
     stays the same, that are there twice, or whose expected answer annotators call wrong; and the size for a smaller drop.
     """
     with open_api() as api:
-        path = f"/benchmarks{path_of(api.full_id('/benchmarks', benchmark))}/dataset-health"
+        path = f"/benchmarks{path_of(api.find_id('/benchmarks', benchmark))}/dataset-health"
         health, address = api.get(path), f"{api.pages_url}{path}"
     if output is OutputFormat.JSON:
         print_json(health)

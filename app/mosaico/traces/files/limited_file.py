@@ -18,6 +18,13 @@ class InvalidImport(Invalid):
     """The file cannot be imported; correct it at the line in the message."""
 
 
+class UnknownColumns(InvalidImport):
+    """The file cannot be imported; correct it at the line in the message."""
+
+    # The same problem to a client; `mosaico init` asks for the columns.
+    code = InvalidImport.code
+
+
 class LimitedFile:
     """A file that can be read several times; `name` is its name in messages."""
 

@@ -1,9 +1,10 @@
 """The options of commands that read files of results."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -21,6 +22,7 @@ LINE_INTERVAL_S = 10.0
 COUNTS_PER_CHECK = 100
 # What two files contain and what decides.
 READING_LINES = 4
+NO_COLUMNS: Mapping[str, str] = MappingProxyType({})
 
 
 BaseMap = Annotated[
@@ -152,9 +154,11 @@ def open_reader(
     print_line: Callable[[str], None] = print_status,
     *,
     infra_errors: Sequence[str] = (),
+    columns: Mapping[str, str] = NO_COLUMNS,
 ) -> "TraceReader":
     """A reader with these options, which passes what it recognized to `print_line`, what holds for several files once,
-    and all of it to `remember`. `infra_errors` are those of a benchmark, beside those of the options.
+    and all of it to `remember`. `infra_errors` and `columns` are those of a benchmark: its errors count beside those of
+    the options, its columns where the options name none.
 
     Imports the importers, so only commands call it. Raises: `InvalidMapping`.
     """
@@ -175,18 +179,22 @@ def open_reader(
     return TraceReader(
         announce,
         warn_failed_plugin,
-        within_configured_limits(read_options(options, infra_errors)),
+        within_configured_limits(read_options(options, infra_errors, columns)),
         report_progress=ReadingProgress(print_status, time.monotonic),
     )
 
 
-def read_options(options: InputOptions, infra_errors: Sequence[str] = ()) -> ReadOptions:
+def read_options(
+    options: InputOptions,
+    infra_errors: Sequence[str] = (),
+    columns: Mapping[str, str] = NO_COLUMNS,
+) -> ReadOptions:
     """The options of a reading. Raises: `InvalidMapping`, `InvalidLabels`, `InvalidInfraError`."""
     # Only commands on files need it.
     from mosaico.traces.files.column_mapping import parse_mapping
 
     return ReadOptions(
-        mapping=parse_mapping(options.map_columns or ()),
+        mapping={**columns, **parse_mapping(options.map_columns or ())},
         format_name=options.input_format,
         encoding=options.encoding,
         sheet=options.sheet,

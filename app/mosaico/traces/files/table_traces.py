@@ -17,7 +17,7 @@ from mosaico.traces.files.ignored_fields import (
 )
 from mosaico.traces.files.import_file import ImportFile, TableRow
 from mosaico.traces.files.importer_registry import ImportedTraces
-from mosaico.traces.files.limited_file import InvalidImport
+from mosaico.traces.files.limited_file import InvalidImport, UnknownColumns
 from mosaico.traces.files.row_reader import RowReader
 from mosaico.traces.files.table_columns import TableColumns, choose_columns
 from mosaico.traces.model_responses import ValueForm
@@ -163,7 +163,7 @@ def _require_content(file: ImportFile, columns: TableColumns, sample: list[Table
     if not names:
         raise InvalidImport(f"{file.name}: {sample[0].position}: the result has no keys")
     notes = f" ({'; '.join(file.notes)})" if file.notes else ""
-    raise InvalidImport(
+    raise UnknownColumns(
         f"{file.name}: {sample[0].position}: no column holds the output of the agent, and none a score; its"
         f" columns are {list_columns(names)}{notes}. Name the column:"
         f" {mapped_column('output', _likely_answer(columns, sample) or 'COLUMN')}{_find_labels(sample)}{_further_fields(columns)}"

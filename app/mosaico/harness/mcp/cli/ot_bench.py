@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import typer
 
 from mosaico.core.console import terminal
-from mosaico.core.console.program import run_program, version_of
+from mosaico.core.console.program import run_program
 from mosaico.core.console.terminal import (
     CommandGroup,
     Format,
@@ -18,6 +18,7 @@ from mosaico.core.console.terminal import (
 )
 from mosaico.core.extras import require_extra
 from mosaico.harness.commands import run_command
+from mosaico.harness.commands.program_version import print_version
 from mosaico.llm.conversation import Provider
 
 if TYPE_CHECKING:
@@ -366,7 +367,7 @@ run_command.add_transcript_commands(cli, _load_view)
 
 def main() -> None:
     """Run the command that the arguments of this process name."""
-    run_program(cli, lambda: version_of("ot-bench"))
+    run_program(cli, lambda: print_version("ot-bench"))
 
 
 def _load_evaluators() -> None:
