@@ -48,7 +48,7 @@ def diagnose(settings: Settings) -> Iterator[Diagnosis]:
     yield service
     if not service.ok:
         yield from (_unchecked(name, service) for name in ("database", *NEEDS_DATABASE))
-    elif is_answering():
+    elif is_answering(find_service().url):
         yield from ask_service()
     else:
         yield from diagnose_environment(settings)
@@ -106,26 +106,18 @@ def check_versions() -> str:
 def check_service(timeout_s: float = TIMEOUT_S) -> str:
     """Check that nothing but the service listens at its address."""
     url = find_service().url
-    if health_of(url, timeout_s) is None:
-        return f"nothing listens at {url}, so this environment is checked; `mosaico serve` starts the service"
-    return f"the service answers at {url}, and makes the checks below with its own settings"
+    if is_answering(url, timeout_s):
+        return f"the service answers at {url}, and makes the checks below with its own settings"
+    return f"nothing listens at {url}, so this environment is checked; `mosaico serve` starts the service"
 
 
-def is_answering(timeout_s: float = TIMEOUT_S) -> bool:
-    """Return whether the service listens at its address."""
-    return health_of(find_service().url, timeout_s) is not None
-
-
-def health_of(url: str, timeout_s: float) -> str | None:
-    """The health of the service at a URL; None where nothing listens.
-
-    Raises: `CheckFailed` for another program.
-    """
+def is_answering(url: str, timeout_s: float = TIMEOUT_S) -> bool:
+    """Return whether the service listens at a URL. Raises: `CheckFailed` where another program does."""
     try:
         with own_service_client(url, key=None, timeout_s=timeout_s) as client:
             health = client.get("/healthz").json()
     except httpx.ConnectError:
-        return None
+        return False
     except (httpx.TransportError, ValueError):
         health = None
     if health != {"status": "ok"}:
@@ -133,7 +125,7 @@ def health_of(url: str, timeout_s: float) -> str | None:
             f"another program listens at {url}",
             "end it, or set MOSAICO_PORT to a free port; of a service elsewhere, MOSAICO_URL is the address",
         )
-    return "ok"
+    return True
 
 
 def check_database(settings: Settings) -> str:

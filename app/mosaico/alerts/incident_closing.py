@@ -16,7 +16,20 @@ from mosaico.alerts.rules import AlertEventState, IncidentResolution, IncidentSt
 from mosaico.core.ids import new_id
 from mosaico.notifications.inbox import set_read_at
 
-BY_PEOPLE: Final = (IncidentResolution.NOISE, IncidentResolution.ACCEPTED)
+# What a person decides, and its effect.
+_DECISIONS: Final = {
+    IncidentResolution.NOISE: ("false alarm", "the runs count as ordinary runs"),
+    IncidentResolution.ACCEPTED: ("new level accepted", "later runs are compared with it"),
+}
+BY_PEOPLE: Final = tuple(_DECISIONS)
+
+
+class LockedIncident(NamedTuple):
+    """An incident with its state and its rule, if they exist, locked until the transaction ends."""
+
+    incident: Incident
+    row: AlertState | None
+    rule: AlertRule | None
 
 
 class Closing(NamedTuple):
@@ -28,29 +41,25 @@ class Closing(NamedTuple):
     note: str | None = None
 
 
-def close_noise(
+def close_by_person(
     session: Session,
-    incident: Incident,
-    row: AlertState | None,
-    rule: AlertRule | None,
+    locked: LockedIncident,
+    resolution: IncidentResolution,
     by: str | None,
     note: str | None,
     now: datetime,
 ) -> None:
-    text = f"{tell_decision(session, by, 'false alarm', note)}; the runs count as ordinary runs."
-    close(session, incident, row, rule, Closing(IncidentResolution.NOISE, text, by, note), now)
+    """Close an open incident as a false alarm, or because its level is accepted."""
+    decision, effect = _DECISIONS[resolution]
+    text = f"{tell_decision(session, by, decision, note)}; {effect}."
+    close(session, locked, Closing(resolution, text, by, note), now)
 
 
 def dismiss(
-    session: Session,
-    incident: Incident,
-    row: AlertState | None,
-    rule: AlertRule | None,
-    by: str | None,
-    note: str | None,
-    now: datetime,
+    session: Session, locked: LockedIncident, by: str | None, note: str | None, now: datetime
 ) -> None:
     """Tell the recipients of an open incident that it was a false alarm: a fixed threshold stays exceeded."""
+    incident, row, rule = locked
     text = (
         f"{tell_decision(session, by, 'false alarm', note)}; the incident ends when the value is within the threshold"
         " again."
@@ -68,29 +77,9 @@ def tell_decision(session: Session, by: str | None, decision: str, note: str | N
     return f"{name}: {decision}{', ' if reason else ''}{reason}"
 
 
-def close_accepted(
-    session: Session,
-    incident: Incident,
-    row: AlertState | None,
-    rule: AlertRule | None,
-    by: str,
-    note: str | None,
-    now: datetime,
-) -> None:
-    text = f"{tell_decision(session, by, 'new level accepted', note)}; later runs are compared with it."
-    closing = Closing(IncidentResolution.ACCEPTED, text, by, note)
-    close(session, incident, row, rule, closing, now)
-
-
-def close(
-    session: Session,
-    incident: Incident,
-    row: AlertState | None,
-    rule: AlertRule | None,
-    closing: Closing,
-    now: datetime,
-) -> None:
+def close(session: Session, locked: LockedIncident, closing: Closing, now: datetime) -> None:
     """Close an open incident without evidence of recovery, and notify its recipients."""
+    incident, row, rule = locked
     incident.resolved_by, incident.note = closing.by, closing.note
     last_seq = row.run_seq if row is not None else incident.run_seqs[-1]
     run_id = row.run_id if row is not None else incident.opened_run_id

@@ -15,8 +15,8 @@ from mosaico.alerts.evaluation.state_memory import (
     store_excluded,
 )
 from mosaico.alerts.incident_closing import (
-    close_accepted,
-    close_noise,
+    LockedIncident,
+    close_by_person,
     dismiss,
     end_incident,
 )
@@ -140,7 +140,8 @@ def acknowledge(
     Raises: `IncidentNotFound`.
     """
     message = lock_message(session, incident_id)
-    incident, row, rule = lock_incident(session, incident_id)
+    locked = lock_incident(session, incident_id)
+    incident, row, _ = locked
     was_noise = incident.verdict == NOISE
     acknowledgement = {"verdict": verdict, "acknowledged_at": now, "acknowledged_by": by}
     event = event_queries.get_event(session, incident_id, for_update=True)
@@ -157,13 +158,13 @@ def acknowledge(
     if has_history and verdict == NOISE:
         if incident.state == IncidentState.OPEN:
             keep_state(session, incident, row)
-            close_noise(session, incident, row, rule, by, note, now)
+            close_by_person(session, locked, IncidentResolution.NOISE, by, note, now)
         elif row is not None:
             _return_runs(incident, row)
         acceptance.release_incident(session, incident.run_seqs, is_noise=True)
         return_series(session, incident.run_seqs[-1])
     elif verdict == NOISE and incident.state == IncidentState.OPEN and not was_noise:
-        dismiss(session, incident, row, rule, by, note, now)
+        dismiss(session, locked, by, note, now)
     session.flush()
     if message is not None and not _has_open_alert(session, message.id):
         set_read_at(session, message.id, now)
@@ -226,7 +227,8 @@ def accept(
 
     Raises: `IncidentNotFound`, `NothingToAccept`.
     """
-    incident, row, rule = lock_incident(session, incident_id)
+    locked = lock_incident(session, incident_id)
+    incident, row, _ = locked
     if incident.state != IncidentState.OPEN:
         raise acceptance.NothingToAccept(
             f"the incident ended at {incident.resolved_at:%Y-%m-%d %H:%M} UTC"
@@ -238,7 +240,7 @@ def accept(
             " PATCH the `threshold` of the alert rule instead"
         )
     keep_state(session, incident, row)
-    close_accepted(session, incident, row, rule, by, note, now)
+    close_by_person(session, locked, IncidentResolution.ACCEPTED, by, note, now)
     run = find_runs(session, [incident.run_seqs[-1]]).get(incident.run_seqs[-1])
     if run is not None:
         # The run is not a baseline yet, or somebody has accepted it before.
@@ -256,14 +258,12 @@ def accept_of_run(
         session, run.benchmark_id, run.agent_id, run.seq
     ):
         if Condition(listed_incident.condition).excludes_incidents:
-            incident, row, rule = lock_incident(session, listed_incident.id)
-            if incident.state == IncidentState.OPEN:
-                close_accepted(session, incident, row, rule, by, note, now)
+            locked = lock_incident(session, listed_incident.id)
+            if locked.incident.state == IncidentState.OPEN:
+                close_by_person(session, locked, IncidentResolution.ACCEPTED, by, note, now)
 
 
-def lock_incident(
-    session: Session, incident_id: str
-) -> tuple[Incident, AlertState | None, AlertRule | None]:
+def lock_incident(session: Session, incident_id: str) -> LockedIncident:
     """Lock and return an incident with its state and its rule, if they exist.
 
     Locks: the rule, the state and the incident, in the order of all writers.
@@ -277,7 +277,7 @@ def lock_incident(
     is_current = row is not None and (
         row.incident_id == incident_id or incident.state == IncidentState.RESOLVED
     )
-    return incident, row if is_current else None, rule
+    return LockedIncident(incident, row if is_current else None, rule)
 
 
 def _recovered_runs(incident: Incident, decision: AlertDecision, run_seq: int) -> list[int]:

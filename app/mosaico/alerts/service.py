@@ -19,7 +19,7 @@ from mosaico.alerts.evaluation.judging import (
 )
 from mosaico.alerts.evaluation.run_evaluation import AlertDecision
 from mosaico.alerts.evaluation.state_memory import memory_of
-from mosaico.alerts.incident_closing import Closing, close
+from mosaico.alerts.incident_closing import Closing, LockedIncident, close
 from mosaico.alerts.models import AlertEvent, AlertRule, AlertState
 from mosaico.alerts.page_reasons import PageOutcome, SentAlert, reason_of
 from mosaico.alerts.publishing import (
@@ -260,7 +260,7 @@ def reset_states(session: Session, rule: AlertRule, reason: str, now: datetime) 
         if state.incident_id is not None:
             incident = incident_queries.get_incident(session, state.incident_id, for_update=True)
             closing = Closing(IncidentResolution.RULE_CHANGED, reason)
-            close(session, incident, state, rule, closing, now)
+            close(session, LockedIncident(incident, state, rule), closing, now)
     delete_all(session, AlertState, AlertState.rule_id == rule.id)
 
 

@@ -26,14 +26,6 @@ class LoadedPlugin:
     error: str | None = None
 
 
-class DuplicateName(Exception):
-    """Two plugins of one kind have the same name; rename or remove one of them."""
-
-
-class InvalidName(Exception):
-    """The name of a plugin does not have the required form; rename it."""
-
-
 class UnknownPlugin(NotFound):
     """No plugin of this kind has this name; `mosaico plugins` lists all plugins."""
 
@@ -91,8 +83,8 @@ class Registry(Generic[T]):
     def register(self, name: str, item: T, *, aliases: Sequence[str] = ()) -> T:
         """Add one item under its name. It is also found by its aliases, and listed once.
 
-        Raises: `DuplicateName` when a name is taken, `InvalidName` when it does not have the
-                required form, `TypeError` for an item of another type, and what `check` raises.
+        Raises: `ValueError` when a name is taken or does not have the required form, `TypeError` for an
+                item of another type, and what `check` raises.
         """
         for new_name in (name, *aliases):
             self._require_free(new_name)
@@ -201,9 +193,9 @@ class Registry(Generic[T]):
 
     def _require_free(self, name: str) -> None:
         if not re.fullmatch(self._name_pattern, name):
-            raise InvalidName(f"a {self.kind} cannot be named {name!r}; use {self._name_pattern}")
+            raise ValueError(f"a {self.kind} cannot be named {name!r}; use {self._name_pattern}")
         if name in self._items or name in self._aliases:
-            raise DuplicateName(f"two {self.kind}s are named {name!r}; rename one of them")
+            raise ValueError(f"two {self.kind}s are named {name!r}; rename one of them")
 
 
 def installed_entry_points(group: str) -> EntryPoints:

@@ -65,9 +65,9 @@ def format_duration(duration: timedelta, *, has_tenths: bool = True) -> str:
     return f"{seconds:.1f} s" if has_tenths and seconds < _FEW_SECONDS else f"{int(seconds)} s"
 
 
-def format_utc(at: datetime, *, has_seconds: bool = False) -> str:
-    """An instant in UTC to the minute, or to the second."""
-    return format_in_zone(at, UTC, has_seconds=has_seconds)
+def format_utc(at: datetime) -> str:
+    """An instant in UTC to the minute."""
+    return format_in_zone(at, UTC)
 
 
 def format_in_zone(at: datetime, zone: tzinfo, *, has_seconds: bool = False) -> str:

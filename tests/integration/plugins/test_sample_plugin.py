@@ -20,7 +20,7 @@ ORIGIN = "mosaico-sample 2.5 (mosaico_sample."
 BROKEN = {
     "absent": "No module named 'mosaico_sample.nowhere'",
     "broken": "RuntimeError: this module was never tried",
-    "greedy": "DuplicateName: two metrics are named 'LATENCY'",
+    "greedy": "ValueError: two metrics are named 'LATENCY'",
     "quitting": "SystemExit: the sample has had enough",
     "unfit": "InvalidMetric: the metric SAMPLE_UNFIT needs a MetricSpec",
 }

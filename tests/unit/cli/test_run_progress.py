@@ -12,7 +12,7 @@ from mosaico.core.console.api_client import ApiClient
 from mosaico.core.console.api_responses import ServiceUnreachable
 from mosaico.core.console.event_stream import ServerSentEvent, read_events
 from mosaico.run_store.rules import RunStatus, TriggerType, Validity
-from mosaico.runs.cli.progress import ProgressReporter, describe_run, follow_run, run_exit_code
+from mosaico.runs.cli.progress import ProgressLog, describe_run, follow_run, run_exit_code
 from mosaico.runs.schemas import RunView
 from tests.support.views import partial_view
 
@@ -37,7 +37,7 @@ def event(event_id: str, state: RunView | None) -> ServerSentEvent:
 
 @given(st.lists(st.integers(0, 1000), min_size=1))
 def test_progress__prints_at_most_eleven_lines(steps: list[int]) -> None:
-    progress = ProgressReporter()
+    progress = ProgressLog()
     lines = [
         done
         for done in sorted(steps)

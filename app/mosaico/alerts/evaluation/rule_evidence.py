@@ -87,7 +87,7 @@ class EvidenceReader:
                 limit=MAX_REFERENCE,
                 excluded=spans,
             )
-            measured = MeasurementHistory(self._session, self._result.benchmark_id, past)
+            measured = MeasurementHistory(self._session, past)
             self._histories[spans] = past, measured
         return self._histories[spans]
 

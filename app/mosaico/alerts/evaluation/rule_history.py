@@ -88,7 +88,7 @@ class RunReader:
         self._session = session
         self.agent_id = agent_id
         self.runs = list_ended_runs(session, benchmark_id, agent_id, since=None, limit=MAX_RUNS)
-        self._values = MeasurementHistory(session, benchmark_id, self.runs)
+        self._values = MeasurementHistory(session, self.runs)
 
     def read(self, rule: AlertRule) -> "RuleHistory":
         return RuleHistory(

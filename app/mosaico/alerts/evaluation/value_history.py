@@ -22,8 +22,7 @@ MAX_TRACES = 100_000
 class MeasurementHistory:
     """Measurements of some past runs of a benchmark; each target is read once, however many rules watch it."""
 
-    def __init__(self, session: Session, benchmark_id: str, runs: Sequence[PastRun]) -> None:
-        self._session, self._benchmark_id = session, benchmark_id
+    def __init__(self, session: Session, runs: Sequence[PastRun]) -> None:
         # The numbers of invalid runs say nothing about the agent.
         self._history = RunHistory(session, [run for run in runs if run.is_valid])
         self._measurements: dict[RuleTarget, Mapping[int, Measurement]] = {}

@@ -40,7 +40,7 @@ def draw_incident(session: Session, incident: Incident, zone: ZoneInfo) -> PageC
         return None
     figures = incident_figures(incident)
     points = _past_points(
-        session, incident.benchmark_id, runs, RuleTarget.of(incident.kpi, incident.metric), incident.opened_seq, zone,
+        session, runs, RuleTarget.of(incident.kpi, incident.metric), incident.opened_seq, zone,
         figures, lambda run: _position_in(incident, run),
     )  # fmt: skip
     positions = {run.seq: position for position, run in enumerate(runs)}
@@ -97,7 +97,7 @@ def draw_alert(session: Session, event: AlertEvent, zone: ZoneInfo) -> PageChart
     details = event.details
     figures = FigureFormat(details.unit, details.is_share)
     points = _past_points(
-        session, event.benchmark_id, runs, RuleTarget.of(watched.kpi, watched.metric), event.run_seq, zone, figures,
+        session, runs, RuleTarget.of(watched.kpi, watched.metric), event.run_seq, zone, figures,
         lambda run: "the run of the alert" if run.seq == event.run_seq else "",
     )  # fmt: skip
     expected = (
@@ -169,7 +169,6 @@ def _draw(
 
 def _past_points(
     session: Session,
-    benchmark_id: str,
     runs: Sequence[PastRun],
     target: RuleTarget,
     marked_seq: int | None,
@@ -178,7 +177,7 @@ def _past_points(
     describe: Callable[[PastRun], str],
 ) -> list[TrendPoint]:
     """The watched value of each run; `describe` adds words to the text of a point."""
-    measurements = MeasurementHistory(session, benchmark_id, runs).measurements(target)
+    measurements = MeasurementHistory(session, runs).measurements(target)
     points = []
     labels = label_times([run.completed_at for run in runs], zone)
     for run, label in zip(runs, labels, strict=True):

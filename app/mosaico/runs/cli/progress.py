@@ -32,23 +32,6 @@ MAX_OUTAGE_S = 60.0
 RECONNECT_S = 0.5
 
 
-class ProgressReporter:
-    """Decides when a log gets a progress line: at the start, at each tenth of the traces, and after
-    30 s without a line.
-    """
-
-    def __init__(self) -> None:
-        self._printed_stage: tuple[str, int] | None = None
-        self._printed_at = 0.0
-
-    def is_due(self, run: RunView, now_s: float) -> bool:
-        stage = (_stage_name(run), (percent(run) or 0) // STEP_PERCENT)
-        due = stage != self._printed_stage or now_s - self._printed_at >= SILENCE_S
-        if due:
-            self._printed_stage, self._printed_at = stage, now_s
-        return due
-
-
 def percent(run: RunView) -> int | None:
     """Percentage of the traces that the current step has done; None while their number is unknown."""
     total = run.traces_total
@@ -198,24 +181,32 @@ class _ProgressLine:
         sys.stderr.flush()
 
 
-class _ProgressLog:
-    """Progress in a log: few lines, at most one per tenth of the traces or 30 s."""
+class ProgressLog:
+    """Progress in a log: a line at the start, at each tenth of the traces, and after 30 s without a line."""
 
     def __init__(self) -> None:
-        self._progress = ProgressReporter()
+        self._printed_stage: tuple[str, int] | None = None
+        self._printed_at = 0.0
 
     def __call__(self, run: RunView) -> None:
-        if self._progress.is_due(run, time.monotonic()):
+        if self.is_due(run, time.monotonic()):
             print_status(f"run {format_cell(run.id)} {describe_run(run)}")
+
+    def is_due(self, run: RunView, now_s: float) -> bool:
+        stage = (_stage_name(run), (percent(run) or 0) // STEP_PERCENT)
+        due = stage != self._printed_stage or now_s - self._printed_at >= SILENCE_S
+        if due:
+            self._printed_stage, self._printed_at = stage, now_s
+        return due
 
 
 def _print_nothing(run: RunView) -> None:
     """Progress of --quiet."""
 
 
-def _progress_printer() -> _ProgressLine | _ProgressLog:
+def _progress_printer() -> _ProgressLine | ProgressLog:
     is_dumb = os.environ.get("TERM", "dumb") == "dumb"
-    return _ProgressLine() if is_interactive(sys.stderr) and not is_dumb else _ProgressLog()
+    return _ProgressLine() if is_interactive(sys.stderr) and not is_dumb else ProgressLog()
 
 
 def detach(api: ApiClient, run_id: str) -> NoReturn:
