@@ -178,7 +178,7 @@ def test_not_found_errors__of_resources_with_a_list_command_name_it() -> None:
     from mosaico.core.web.problem_types import render_errors_page
 
     render_errors_page()  # imports every module
-    without_command = {"not-found", "nothing-to-plot", "webhook-secret-not-found"}
+    without_command = {"not-found", "webhook-secret-not-found"}
     without_command |= {"trigger-event-not-found", "unsupported-signal", "no-provider"}
     without_command |= {"setup-draft-not-found", "item-not-in-run", "unknown-note"}
     # Those of plugins name `mosaico plugins` themselves.
