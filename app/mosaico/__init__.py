@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Unauthorized,
         Unavailable,
     )
+    from mosaico.core.extras import MissingPackages
     from mosaico.gating.rules import GateCheck, GateOutcome
     from mosaico.kpis.schemas import KpiValueView
     from mosaico.kpis.verdict_types import ValueVerdict
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from mosaico.sdk.offline import compare, gate
     from mosaico.sdk.results import GateReport, ResultComparison
     from mosaico.sdk.scores import ScoredRow, Scores, score
-    from mosaico.sdk.tables import PandasMissing
     from mosaico.statistics.verdict_rules import Verdict
     from mosaico.traces.files.read_options import ReadOptions
     from mosaico.traces.types import DatasetItem, ToolCall, Trace, TraceOutcome
@@ -71,10 +71,10 @@ __all__ = (
     "LocalDatasetView",
     "MetricAggregateView",
     "Metrics",
+    "MissingPackages",
     "ModelUsage",
     "MosaicoError",
     "NotFound",
-    "PandasMissing",
     "ReadOptions",
     "ResultComparison",
     "Results",
@@ -106,6 +106,7 @@ if not TYPE_CHECKING:
             "comparison.schemas": "Comparison FlippedItem",
             "core.errors": "AppError:MosaicoError Conflict ErrorItem Forbidden Invalid NotFound TooLarge"
             " Unauthorized Unavailable",
+            "core.extras": "MissingPackages",
             "gating.rules": "GateCheck GateOutcome",
             "kpis.schemas": "KpiValueView",
             "kpis.verdict_types": "ValueVerdict",
@@ -120,7 +121,6 @@ if not TYPE_CHECKING:
             "sdk.offline": "compare gate",
             "sdk.results": "GateReport ResultComparison",
             "sdk.scores": "ScoredRow Scores score",
-            "sdk.tables": "PandasMissing",
             "statistics.verdict_rules": "Verdict",
             "traces.files.read_options": "ReadOptions",
             "traces.types": "DatasetItem ToolCall Trace TraceOutcome",

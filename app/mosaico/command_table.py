@@ -92,11 +92,7 @@ COMMANDS = {
     ),
     "runs report": Entry(
         "mosaico.reporting.cli:report",
-        "Write a report of a run: its page as one HTML file, with its worst traces.",
-    ),
-    "runs plot": Entry(
-        "mosaico.reporting.cli:plot",
-        "Draw a run as SVG: the history of a KPI, the changes since a run, or one metric per item.",
+        "Write a report of a run: its page as one self-contained HTML file, with its worst traces.",
     ),
     "runs traces": Entry(
         "mosaico.runs.cli.traces:list_traces",

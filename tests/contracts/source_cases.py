@@ -13,7 +13,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from mosaico.core.encryption import Secret
 from mosaico.core.resources import Resources
 from mosaico.traces.otel.export_body import decode_body
-from mosaico.traces.otel.service import encode_spans, store_spans
+from mosaico.traces.otel.service import store_spans
 from mosaico.traces.production import ProductionTraces, TraceFilters, TraceWindow, sampling_rank
 from mosaico.traces.registry import TraceQuery
 from mosaico.traces.types import ToolCall, Trace, TraceOutcome
@@ -21,7 +21,7 @@ from mosaico.traces.uploads.encoding import read_upload
 from mosaico.traces.uploads.service import store_local_dataset
 from mosaico.traces.uploads.uploaded_traces import read_lines
 from tests.support.langfuse import FakeLangfuse
-from tests.support.otlp import export, key_values, span
+from tests.support.otlp import encode_spans, export, key_values, span
 from tests.support.service import JSON, ndjson
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -131,10 +131,8 @@ def window_query(**fields: Any) -> TraceQuery:
 def store_export(resources: Resources, lines: list[JSON]) -> None:
     """Receive the traces of the lines of an upload as spans that ended long ago."""
     body = export([part for line in lines for part in spans_of(line)])
-    with (
-        encode_spans(decode_body(body, "application/x-protobuf")) as spans,
-        resources.db.begin() as session,
-    ):
+    spans = encode_spans(decode_body(body, "application/x-protobuf"))
+    with resources.db.begin() as session:
         store_spans(session, spans, NOW + timedelta(hours=1))
 
 

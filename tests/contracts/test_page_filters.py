@@ -78,7 +78,6 @@ EXCEPTIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
         ("/benchmark-runs/compare", "categoriesAfter"): "a button leads to the next categories",
         ("/benchmark-runs/{runId}/categories", "field"): "the report of a run has its categories, of the tag `category`",
         ("/benchmark-runs/{runId}/nights", "itemId"): "the page is of one item, which its address names",
-        ("/benchmark-runs/{runId}/plot", "*"): "a picture for messages and commands; pages draw their own charts",
         ("/daily-summary", "timezone"): "the zone of all pages is chosen at their top",
         ("/kpi-history.svg", "timeZone"): "the zone of all pages is chosen at their top",
         ("/overview", "from"): "offered as the time since the last visit, to readers with one",

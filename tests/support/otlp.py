@@ -1,7 +1,8 @@
 """Exports of OpenTelemetry spans, in both encodings of OTLP."""
 
+import io
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import pytest
@@ -14,6 +15,9 @@ from opentelemetry.proto.common.v1.common_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
+from mosaico.traces.otel.service import EncodedSpans, write_spans
+from mosaico.traces.otel.spans import RejectedSpan
+from mosaico.traces.otel.spans import Span as DecodedSpan
 from tests.support.import_files import DATA
 from tests.support.service import JSON
 
@@ -100,3 +104,11 @@ def any_value(value: Any) -> AnyValue:
             return AnyValue(kvlist_value=KeyValueList(values=key_values(value)))
         case _:
             return AnyValue(array_value=ArrayValue(values=map(any_value, value)))
+
+
+def encode_spans(spans: Iterable[DecodedSpan | RejectedSpan]) -> EncodedSpans:
+    """The rows of spans, as the receiver stores them."""
+    rows = io.BytesIO()
+    counts = write_spans(spans, rows)
+    rows.seek(0)
+    return EncodedSpans(rows, counts)

@@ -20,9 +20,12 @@ from mosaico.comparison.measured_runs import read_measured_runs
 from mosaico.comparison.models import StoredComparison
 from mosaico.comparison.peers import list_peers
 from mosaico.comparison.schemas import Comparison
-from mosaico.comparison.stored_run_comparison import RequestedRuns, get_requested_runs
+from mosaico.comparison.stored_run_comparison import (
+    ComparisonRequest,
+    RequestedRuns,
+    get_requested_runs,
+)
 from mosaico.core.db import Database
-from mosaico.statistics.verdict_rules import About
 from mosaico.traces.reader_versions import READER_VERSIONS
 
 # Raise it when the same runs are compared in another way, so that stored comparisons are computed again.
@@ -36,18 +39,6 @@ MAX_UNFETCHED: Final = 16
 
 
 _SIDES: Final = (StoredComparison.candidate_seq, StoredComparison.baseline_seq)
-
-
-class ComparisonRequest(NamedTuple):
-    """What is compared: see `compare_runs`."""
-
-    baseline_ids: tuple[str, ...]
-    candidate_id: str
-    metric: str | None = None
-    judged: tuple[str, ...] = ()
-    categories_after: str | None = None
-    about: About | None = None
-    run_sd: float | None = None
 
 
 class _Keys(NamedTuple):
@@ -82,7 +73,7 @@ def compare_within(
     Raises: the errors of `compare_in_child`.
     """
     with db.read() as session:
-        runs = get_requested_runs(session, request.baseline_ids, request.candidate_id)
+        runs = get_requested_runs(session, request)
         keys = _keys_of(session, request, runs)
         stored = _find(session, keys)
     key = keys.request_digest + keys.inputs_digest
@@ -91,11 +82,7 @@ def compare_within(
         return stored
 
     def compute() -> Comparison:
-        comparison = stored_run_comparison.compare_in_child(
-            db, request.baseline_ids, request.candidate_id, metric=request.metric,
-            judged=request.judged, categories_after=request.categories_after,
-            about=request.about, run_sd=request.run_sd,
-        )  # fmt: skip
+        comparison = stored_run_comparison.compare_in_child(db, request)
         _store(db, keys, comparison)
         return comparison
 

@@ -65,28 +65,32 @@ class RunNotComparable(Conflict):
     """The run is not completed, so it cannot be compared; wait for it, or name another run."""
 
 
-def compare_in_child(
-    db: Database,
-    baseline_ids: Sequence[str],
-    candidate_id: str,
-    *,
-    metric: str | None = None,
-    judged: Sequence[str] = (),
-    categories_after: str | None = None,
-    about: About | None = None,
-    run_sd: float | None = None,
-) -> Comparison:
+class ComparisonRequest(NamedTuple):
+    """What is compared: a candidate with baseline runs.
+
+    `metric` is the metric of the flipped items, `judged` names the KPIs and metrics that are judged
+    together, `about` the question that decides, and `run_sd` states how much whole runs vary. Of many categories the
+    first 50 after `categories_after` are compared.
+    """
+
+    baseline_ids: tuple[str, ...]
+    candidate_id: str
+    metric: str | None = None
+    judged: tuple[str, ...] = ()
+    categories_after: str | None = None
+    about: About | None = None
+    run_sd: float | None = None
+
+
+def compare_in_child(db: Database, request: ComparisonRequest) -> Comparison:
     """`compare_runs` in a process that ends afterwards and so releases its memory.
 
     Raises: `ComparisonBusy`, `ComparisonFailed`, and the errors of `compare_runs`.
     """
     with db.read() as session:
         # Invalid requests are refused before a process is started.
-        get_requested_runs(session, baseline_ids, candidate_id)
-    return query_in_child(
-        db, compare_runs, list(baseline_ids), candidate_id, metric=metric, judged=list(judged),
-        categories_after=categories_after, about=about, run_sd=run_sd,
-    )  # fmt: skip
+        get_requested_runs(session, request)
+    return query_in_child(db, compare_runs, request)
 
 
 class ComparableRuns(NamedTuple):
@@ -125,26 +129,14 @@ def _load_levels(
     return levels
 
 
-def compare_runs(
-    db: Database,
-    baseline_ids: Sequence[str],
-    candidate_id: str,
-    *,
-    metric: str | None = None,
-    judged: Sequence[str] = (),
-    categories_after: str | None = None,
-    about: About | None = None,
-    run_sd: float | None = None,
-) -> Comparison:
+def compare_runs(db: Database, request: ComparisonRequest) -> Comparison:
     """The comparison of a candidate with baseline runs, item by item.
 
     Several baseline runs are combined as for a stored verdict: each item's mean over all of them.
-    `metric` is the metric of the flipped items, `judged` names the KPIs and metrics that are judged
-    together, `about` the question that decides, and `run_sd` states how much whole runs vary. Of many categories the first 50 after `categories_after` are compared.
     Raises: `RunNotComparable`, `MetricNotCompared`, `Invalid` for runs of two benchmarks.
     """
     with db.read() as session:
-        runs = get_requested_runs(session, baseline_ids, candidate_id)
+        runs = get_requested_runs(session, request)
         baseline = _load_side(session, runs.baseline)
         candidate = _load_side(session, [runs.candidate])
         kpis = _kpi_values(session, runs.candidate, candidate.plan)
@@ -162,10 +154,11 @@ def compare_runs(
         for side_runs, side in ((runs.baseline, baseline), ([runs.candidate], candidate))
     )
     pair = RunPair(
-        baseline=baseline, candidate=candidate, kpis=kpis, judged=judged, categories_after=categories_after,
-        about=about, measured_runs=measured, run_sd=run_sd, gaps=gaps, agreements=agreements,
+        baseline=baseline, candidate=candidate, kpis=kpis, judged=request.judged,
+        categories_after=request.categories_after, about=request.about, measured_runs=measured,
+        run_sd=request.run_sd, gaps=gaps, agreements=agreements,
     )  # fmt: skip
-    flip_metric = select_flip_metric(pair, metric)
+    flip_metric = select_flip_metric(pair, request.metric)
     if flip_metric is None:
         return compare(pair)
     flips = flips_of(pair, flip_metric)[:MAX_FLIPS]
@@ -236,15 +229,15 @@ class RequestedRuns(NamedTuple):
     candidate: BenchmarkRun
 
 
-def get_requested_runs(
-    session: Session, baseline_ids: Sequence[str], candidate_id: str
-) -> RequestedRuns:
-    baseline = [get_comparable_run(session, run_id) for run_id in dict.fromkeys(baseline_ids)]
-    candidate = get_comparable_run(session, candidate_id)
+def get_requested_runs(session: Session, request: ComparisonRequest) -> RequestedRuns:
+    """The runs of a comparison. Raises: `Invalid` for runs of two benchmarks, and the errors of `get_comparable_run`."""
+    baseline_ids = dict.fromkeys(request.baseline_ids)
+    baseline = [get_comparable_run(session, run_id) for run_id in baseline_ids]
+    candidate = get_comparable_run(session, request.candidate_id)
     for run in baseline:
         if run.benchmark_id != candidate.benchmark_id:
             raise Invalid(
-                f"{run.id} is a run of {run.benchmark_id!r} and {candidate_id} of"
+                f"{run.id} is a run of {run.benchmark_id!r} and {candidate.id} of"
                 f" {candidate.benchmark_id!r}; name runs of one benchmark"
             )
     return RequestedRuns(baseline, candidate)
@@ -254,7 +247,7 @@ def get_comparable_pair(
     session: Session, baseline_id: str, candidate_id: str
 ) -> tuple[BenchmarkRun, BenchmarkRun]:
     """Two completed runs of one benchmark. Raises: `Invalid`, and the errors of `get_comparable_run`."""
-    runs = get_requested_runs(session, [baseline_id], candidate_id)
+    runs = get_requested_runs(session, ComparisonRequest((baseline_id,), candidate_id))
     return runs.baseline[0], runs.candidate
 
 

@@ -53,8 +53,7 @@ def _three_digits(value: float) -> float:
 def _what_tells(*, is_file: bool) -> str:
     if not is_file:
         return "earlier runs tell it"
-    history, aa = parameter_name("--history"), parameter_name("--aa")
-    return f"earlier runs ({history}) or a second run of the unchanged agent ({aa}) tell it"
+    return f"earlier runs of the unchanged agent ({parameter_name('--history')}) tell it"
 
 
 def describe_one_look() -> str:

@@ -38,10 +38,6 @@ _CLASS_ENDING = re.compile(r"(?<=.)(?:Metric(?:Key|Provider)?|MetricKey)$")
 _SAME_METRIC = {"LATENCYMS": "LATENCY"}
 
 
-class InvalidMetricKey(Invalid):
-    """No formula can name the metric; use letters, digits and _, with a letter or _ first."""
-
-
 def metric_key(metric: MetricName) -> str:
     """The key of a metric: `F1Score`, `F1ScoreMetric` and `F1ScoreMetricKey` are classes of `F1_SCORE`."""
     if isinstance(metric, str):
@@ -129,7 +125,7 @@ class KpiFormulaParser:
         added = [metric_key(name) for name in names]
         for key in added:
             if not _KEY.fullmatch(key):
-                raise InvalidMetricKey(
+                raise Invalid(
                     f"no formula can name the metric {key!r}: use letters, digits and _,"
                     " with a letter or _ first"
                 )

@@ -140,9 +140,9 @@ def _refuse_file_options(
     """Raises: `WrongUsage` for an option that a run of the service does not have."""
     of_metrics = (judged.metrics, judged.kpi, judged.better, judged.ranges)
     of_files = (*input_options, *maps, *limits)
-    if any((*of_metrics, judged.history, judged.aa, *benchmark, *of_files)):
+    if any((*of_metrics, judged.history, *benchmark, *of_files)):
         raise WrongUsage(
-            "--metrics, --config, --benchmark, --no-config, --kpi, --better, --range, --map, --input-format, --history, --aa and the options of models"
+            "--metrics, --config, --benchmark, --no-config, --kpi, --better, --range, --map, --input-format, --history and the options of models"
             " apply to files only; a run has its own metrics and its own series",
             hint="remove these options; --max-drop NAME=DROP names what to judge",
         )
@@ -174,7 +174,7 @@ def _gate_files(
     base_file, run_file = paths
     judged, maps = options.judged, options.maps
     sources = map_source(base_file, maps.base_map), map_source(run_file, maps.run_map)
-    earlier = earlier_runs(judged.history, judged.aa, maps.base_map, base_file, run_file)
+    earlier = earlier_runs(judged.history, maps.base_map, base_file, run_file)
     with reading_lines() as lines, open_models(options.limits) as models:
         chosen = choose_benchmark(judged.metrics, options.benchmark)
         reader = open_reader(

@@ -9,7 +9,7 @@ import typer
 from mosaico.comparison.about_option import AboutOption
 from mosaico.comparison.run_sd_option import RunSdOption
 from mosaico.core.console.service import complete_ids
-from mosaico.gating.history_options import AaOption, HistoryOption
+from mosaico.gating.history_options import HistoryOption
 from mosaico.metrics.file_options import METRICS_HELP, Better, Ranges
 from mosaico.traces.files.options import BaseMap, RunMap
 
@@ -85,7 +85,6 @@ class JudgedOptions(NamedTuple):
     ranges: Ranges = None
     about: AboutOption = None
     history: HistoryOption = None
-    aa: AaOption = None
     run_sd: RunSdOption = None
     kpi: Annotated[
         list[str] | None,

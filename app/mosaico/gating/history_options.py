@@ -22,19 +22,10 @@ HistoryOption = Annotated[
         " run knows from its series. Repeatable; a quoted pattern such as 'runs/*.csv' is sorted by name, without the two compared files.",
     ),
 ]
-AaOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--aa",
-        metavar="FILE",
-        help="Results of another run of the same unchanged agent as the baseline: an A/A pair, as a history of one file.",
-    ),
-]
 
 
 def earlier_runs(
     history: Sequence[str] | None,
-    aa: Path | None,
     base_map: list[str] | None,
     baseline: Path,
     candidate: Path,
@@ -45,7 +36,6 @@ def earlier_runs(
     """
     compared = {baseline.resolve(), candidate.resolve()}
     paths = [path for text in history or () for path in _files_of(text, compared)]
-    paths += [] if aa is None else [aa]
     if candidate.resolve() in {path.resolve() for path in paths}:
         raise WrongUsage(
             f"{candidate} is the candidate, and no earlier run", hint="give results from before it"

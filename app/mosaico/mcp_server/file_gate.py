@@ -14,14 +14,10 @@ from mosaico.sdk.offline import gate
 _MAX_CHECKS: Final = 20
 
 
-class OutsideFolder(ToolRefusal):
-    """The server reads files below the folder in which it was started only; pass a path below it."""
-
-
 def gate_files(folder: Path, arguments: GateFilesArguments) -> FileGate:
     """The verdict of `mosaico gate --run CANDIDATE --baseline BASELINE` in the folder: its `mosaico.yaml` judges.
 
-    Raises: `OutsideFolder`, and as `gate`.
+    Raises: `ToolRefusal` for a file outside of the folder, and as `gate`.
     """
     config = _path_below(folder, FILE_NAME)
     report = gate(
@@ -52,7 +48,7 @@ def _path_below(folder: Path, name: str) -> Path:
     """The file; a link that leads out of the folder is outside of it."""
     path = (folder / name).resolve()
     if not path.is_relative_to(folder.resolve()):
-        raise OutsideFolder(
+        raise ToolRefusal(
             f"{enclose(name)} is not below {folder}, the folder in which this server was started; it reads no other file"
         )
     return path

@@ -31,10 +31,6 @@ INSTRUCTIONS: Final = (
 )
 
 
-class WrongArguments(ToolRefusal):
-    """The arguments of a tool do not fit its schema; the message names those that it takes."""
-
-
 def build_server(tools: Sequence[ServerTool[Any]], open_view: OpenView) -> Server[Any]:
     """The server of these tools; each call opens the service with the key of its request."""
     by_name = {tool.name: tool for tool in tools}
@@ -87,7 +83,7 @@ def _call(
     try:
         parsed: Arguments = tool.arguments.model_validate(arguments)
     except ValidationError as error:
-        raise WrongArguments(_describe_arguments(tool, error)) from None
+        raise ToolRefusal(_describe_arguments(tool, error)) from None
     with open_view(headers) as view:
         return tool.call(view, parsed)
 

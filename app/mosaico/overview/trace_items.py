@@ -11,10 +11,11 @@ from mosaico.annotations.models import Annotation
 from mosaico.annotations.queries import list_of_answer
 from mosaico.annotations.schemas import AnswerJudgement
 from mosaico.benchmarks.queries import get_benchmark
+from mosaico.core.errors import Invalid
 from mosaico.run_store.queries import get_run_with_traces, get_trace
 from mosaico.traces.datasets import queries, service
 from mosaico.traces.datasets.edit_rules import TASK_TAG
-from mosaico.traces.datasets.errors import ItemExists, TraceWithoutInput
+from mosaico.traces.datasets.errors import ItemExists
 from mosaico.traces.datasets.schemas import EditResult, TraceItemCreate
 from mosaico.traces.datasets.service import ItemEdit
 from mosaico.traces.models import CollectedTrace
@@ -43,11 +44,11 @@ def add_item_from_trace(
     otherwise of the trace. An item that the dataset has already keeps all but an expected answer of the first two: people may
     have edited it since the trace.
 
-    Raises: `TraceWithoutInput`, `ItemExists` where the dataset has another item with its ID.
+    Raises: `Invalid` for a trace without an input, `ItemExists` where the dataset has another item with its ID.
     """
     trace = origin.trace
     if not trace.input:
-        raise TraceWithoutInput
+        raise Invalid("the trace has no input, so that no item can be made of it")
     dataset = service.find_or_create(session, body.dataset)
     item = _item_of(origin, body)
     stored = queries.find_items(session, dataset.id, dataset.version, [item.id]).get(item.id)

@@ -9,8 +9,9 @@ from markupsafe import Markup
 
 from mosaico.comparison.change_text import describe_change
 from mosaico.comparison.change_view import ChangeView, view_changes
-from mosaico.comparison.comparison_store import ComparisonRequest, compare_for_page
+from mosaico.comparison.comparison_store import compare_for_page
 from mosaico.comparison.schemas import Comparison
+from mosaico.comparison.stored_run_comparison import ComparisonRequest
 from mosaico.core.errors import Conflict, Invalid
 from mosaico.core.resources import Resources
 from mosaico.core.web.page_paths import path_of

@@ -32,10 +32,6 @@ apply_cli = CommandGroup("apply", help="Create and change what a file describes.
 export_cli = CommandGroup("export", help="Write a service as a file.")
 
 
-class ObjectsInConflict(Conflict):
-    """The service has other objects than the file expects; nothing was changed."""
-
-
 @apply_cli.command("apply")
 def apply(
     *,
@@ -104,7 +100,7 @@ def _apply_content(
     if not is_table:
         print_json(report.document(len(applier.done), dry_run=dry_run))
     if plan.conflicts:
-        raise ObjectsInConflict
+        raise Conflict("the service has other objects than the file expects; nothing was changed")
     if dry_run and plan.visible_steps:
         raise typer.Exit(EXIT_UNSUCCESSFUL)
     if is_table and applier.done:

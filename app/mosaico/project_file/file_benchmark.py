@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 YAML_SUFFIXES: Final = (".yaml", ".yml")
 
 
-class BenchmarkHasNoName(BadUsage):
-    """The file is one benchmark, which has no name to choose; leave the name out."""
-
-
 class FileBenchmark(NamedTuple):
     """What a benchmark says about files of results.
 
@@ -50,13 +46,13 @@ def read_file_benchmark(
 ) -> FileBenchmark:
     """The benchmark of a file: JSON of one benchmark, or a project file with the benchmark `name`.
 
-    Raises: `UnreadableInput`, `InvalidInput`, `BenchmarkHasNoName`; of a project file as `read_benchmark`.
+    Raises: `UnreadableInput`, `InvalidInput`, `BadUsage` for a name of a file that is one benchmark; of a project file as `read_benchmark`.
     """
     if path.suffix.lower() not in YAML_SUFFIXES:
         document = read_object(path)
         if "benchmarks" not in document:
             if name is not None:
-                raise BenchmarkHasNoName(
+                raise BadUsage(
                     f"{path} is one benchmark, and has none of the name {name!r}",
                     hint="leave --benchmark out, or name a file such as mosaico.yaml",
                 )

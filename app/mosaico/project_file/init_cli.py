@@ -40,14 +40,6 @@ cli = CommandGroup(
 )
 
 
-class NothingFound(BadUsage):
-    """The folder and the environment hold nothing that a benchmark can be made of; see the hint."""
-
-
-class FileExists(BadUsage):
-    """The file exists and is not overwritten; add --force to replace it."""
-
-
 AgentCommand = Annotated[
     str | None,
     typer.Option(
@@ -132,7 +124,7 @@ def _write(draft: "ProjectDraft", name: str, guesses: list[str]) -> None:
 
 def _require_new(name: str, *, force: bool) -> None:
     if Path(name).exists() and not force:
-        raise FileExists(f"{name} exists", hint="edit it, or overwrite it with --force")
+        raise BadUsage(f"{name} exists", hint="edit it, or overwrite it with --force")
 
 
 def _discover(around: "Surroundings", kind: str | None, asker: "_Asker") -> "list[Discovery]":
@@ -156,7 +148,7 @@ def _discover(around: "Surroundings", kind: str | None, asker: "_Asker") -> "lis
 
 
 def _choose(discoveries: "list[Discovery]", kind: str | None, asker: "_Asker") -> "Discovery":
-    """The thing to use; says what else was found. Raises: `NothingFound`, `WrongUsage`."""
+    """The thing to use; says what else was found. Raises: `BadUsage`, `WrongUsage`."""
     from mosaico.project_file.discoveries import Question, SetupKind
 
     if kind is not None and kind not in {*SetupKind}:
@@ -166,7 +158,7 @@ def _choose(discoveries: "list[Discovery]", kind: str | None, asker: "_Asker") -
     usable = [discovery for discovery in discoveries if kind in (None, discovery.kind)]
     if not usable:
         what = f"nothing for --from {kind}" if kind else "nothing that a benchmark can be made of"
-        raise NothingFound(
+        raise BadUsage(
             f"{what} is in this folder and the environment",
             hint="two files of results whose columns have recognized names (docs/import.md), LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY,"
             " OTEL_SERVICE_NAME, a file of bash tasks or of ot-bench, or --agent-command './my-agent {input}'",

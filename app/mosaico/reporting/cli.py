@@ -1,4 +1,4 @@
-"""`mosaico runs report`, `view` and `plot`: a run as HTML pages or an SVG image."""
+"""`mosaico runs report` and `view`: a run as HTML pages."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,14 +10,13 @@ from mosaico.core.console.files import write_text
 from mosaico.core.console.resource_arguments import id_argument
 from mosaico.core.console.service import complete_ids, open_api
 from mosaico.core.console.table import format_cell, print_link
-from mosaico.core.console.terminal import CommandGroup, WrongUsage, print_result, print_status
+from mosaico.core.console.terminal import CommandGroup, print_result, print_status
 from mosaico.core.web.page_paths import path_of, run_page_path
 
 PATH = "/benchmark-runs"
 STDOUT = Path("-")
 
 report = CommandGroup("report", help="Write a report of a run.")
-plot = CommandGroup("plot", help="Draw a run.")
 view = CommandGroup("view", help="Write the traces of a run as a page.")
 
 RunId = Annotated[str, id_argument("run", PATH)]
@@ -27,18 +26,11 @@ RunId = Annotated[str, id_argument("run", PATH)]
 def report_run(
     *,
     run: RunId,
-    html: Annotated[
-        bool, typer.Option("--html", help="Write a self-contained HTML page. Required.")
-    ] = False,
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="Output file; - is stdout.")
     ] = STDOUT,
 ) -> None:
-    """Write a report of a run: its page as one HTML file, with its worst traces."""
-    if not html:
-        raise WrongUsage(
-            "no report format is given", hint="mosaico runs report RUN --html run.html"
-        )
+    """Write a report of a run: its page as one self-contained HTML file, with its worst traces."""
     with open_api(COMPARISON_TIMEOUT_S) as api:
         page = api.get_text(f"{PATH}{path_of(run)}/report")
         address = f"{api.pages_url}{run_page_path(api.full_id(PATH, run))}"
@@ -67,43 +59,6 @@ def view_run(
         page = load_trace_page(api, run_id, other and api.full_id(PATH, other))
         address = f"{api.pages_url}{run_page_path(run_id)}/traces"
     _write(file, page, f"the traces of run {format_cell(run)} are written to {file}", address)
-
-
-@plot.command("plot")
-def plot_run(
-    *,
-    run: RunId,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE.svg", help="Output file; - is stdout.")
-    ] = STDOUT,
-    kpi: Annotated[
-        str | None, typer.Option("--kpi", help="ID or name of the KPI to plot over time.")
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            "--against",
-            metavar="RUN",
-            help="Plot the changes since this run.",
-            autocompletion=complete_ids(PATH),
-        ),
-    ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option("--metric", help="With --against: plot the change of this metric per item."),
-    ] = None,
-) -> None:
-    """Draw a run as SVG: the history of a KPI, the changes since a run, or one metric per item."""
-    if file != STDOUT and file.suffix.lower() != ".svg":
-        raise WrongUsage(
-            f"{file}: a plot is written as SVG only", hint=f"name it {file.with_suffix('.svg')}"
-        )
-    with open_api(COMPARISON_TIMEOUT_S) as api:
-        baseline = against and api.full_id(PATH, against)
-        options = {"kpi": kpi, "against": baseline, "metric": metric}
-        image = api.get_text(f"{PATH}{path_of(run)}/plot", **options)
-        address = f"{api.pages_url}{run_page_path(api.full_id(PATH, run))}"
-    _write(file, image, f"the plot of run {format_cell(run)} is written to {file}", address)
 
 
 def _write(file: Path, text: str, status: str, address: str) -> None:

@@ -23,7 +23,7 @@ from mosaico.core.console.terminal import (
     warn_failed_plugin,
 )
 from mosaico.core.errors import NotFound
-from mosaico.gating.history_options import AaOption, HistoryOption, earlier_runs
+from mosaico.gating.history_options import HistoryOption, earlier_runs
 from mosaico.metrics.file_options import (
     METRICS_HELP,
     Better,
@@ -79,7 +79,6 @@ def compare_files(
     ranges: Ranges = None,
     about: AboutOption = None,
     history: HistoryOption = None,
-    aa: AaOption = None,
     run_sd: RunSdOption = None,
     input_options: InputOptions,
     base_map: BaseMap = None,
@@ -131,7 +130,7 @@ def compare_files(
         _print_preview(sources, open_reader(input_options))
         return
     requested = choose_benchmark(metrics, benchmark_options)
-    earlier = earlier_runs(history, aa, base_map, base, candidate)
+    earlier = earlier_runs(history, base_map, base, candidate)
     warnings: list[str] = []
     with reading_lines() as lines, open_models(limits) as models:
         reader = open_reader(

@@ -1,4 +1,4 @@
-"""Routes of the report and the SVG charts of runs and KPIs, and of lists as CSV."""
+"""Routes of the report of a run, the SVG chart of KPIs, and of lists as CSV."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from mosaico.core.web.page_text import find_zone
 from mosaico.core.web.routes import Router
 from mosaico.kpis.queries import DEFAULT_SORT as KPI_SORT
 from mosaico.kpis.router import KpiHistoryFilter, KpiSort
-from mosaico.reporting import csv_tables, plots
+from mosaico.reporting import csv_tables
 from mosaico.reporting.run_report import render_report
 from mosaico.reporting.schemas import TrendPointView
 from mosaico.reporting.trend import draw_trends, load_trends, trend_views
@@ -48,35 +48,6 @@ RunId = Annotated[str, Path(alias="runId")]
 def report_run(run_id: RunId, request: Request, res: Res) -> HTMLResponse:
     """A run as one HTML file: its page, with its categories, repeated trials and worst traces."""
     return HTMLResponse(render_report(request, res, run_id))
-
-
-@router.get(
-    "/{runId}/plot",
-    response_class=Response,
-    responses={**CONFLICT, **SVG_RESPONSE},
-    dependencies=READ,
-)
-def plot_run(
-    run_id: RunId,
-    res: Res,
-    kpi: Annotated[str | None, Query(description="ID or name of a KPI.")] = None,
-    against: Annotated[
-        str | None, Query(description="Baseline run: show the changes since this run.")
-    ] = None,
-    metric: Annotated[
-        str | None, Query(description="With `against`: show the change of this metric by item.")
-    ] = None,
-) -> Response:
-    """An SVG chart of a run: a KPI over time up to this run; with `against` the changes since a
-    baseline run; with `metric` as well, the change of each item.
-    """
-    if against is None:
-        if metric is not None:
-            raise Invalid("`metric` needs a baseline run; add `against`")
-        return Response(plots.draw_trend(res, run_id, kpi), media_type=SVG)
-    if metric is None:
-        return Response(plots.draw_changes(res, run_id, against), media_type=SVG)
-    return Response(plots.draw_items(res, run_id, against, metric), media_type=SVG)
 
 
 @runs_table_router.get(

@@ -71,7 +71,7 @@ def _watched(options: dict[str, Any]) -> list[Path]:
     """The files that decide what a comparison shows; those that may still be written, too."""
     chosen: BenchmarkOptions = options["benchmark_options"]
     config = None if chosen.no_config else chosen.config or FILE_NAME
-    optional_paths = [*(options["history"] or ()), options["aa"], config]
+    optional_paths = [*(options["history"] or ()), config]
     given = (Path(path) for path in optional_paths if path is not None)
     return [options["base"], options["candidate"], *given]
 

@@ -9,9 +9,10 @@ from mosaico.access.deps import ADMIN, READ, RUN, get_caller
 from mosaico.access.idempotency import Idempotent
 from mosaico.comparison import stored_run_comparison
 from mosaico.comparison.compared_items import ItemOrder, compare_items
-from mosaico.comparison.comparison_store import ComparisonRequest, compare_stored
+from mosaico.comparison.comparison_store import compare_stored
 from mosaico.comparison.deciding_metric import NOTHING_DECIDES, find_deciding_metric
 from mosaico.comparison.schemas import CategoryPage, ComparedItemView, Comparison
+from mosaico.comparison.stored_run_comparison import ComparisonRequest
 from mosaico.core.errors import Invalid
 from mosaico.core.problem_documents import CONFLICT
 from mosaico.core.schemas import Page, explain_pattern

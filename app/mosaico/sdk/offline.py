@@ -45,7 +45,6 @@ def compare(
     about: str | None = None,
     all_metrics: bool = False,
     history: Sequence[Results] = (),
-    aa: Results | None = None,
     run_sd: float | None = None,
     columns: Mapping[str, str] | None = None,
     base_columns: Mapping[str, str] | None = None,
@@ -62,8 +61,8 @@ def compare(
     `ranges` are the values between which they lie, such as "0..1": a failed answer without a score has the worst one. `about` is the question that
     decides: "tasks" is whether exactly these tasks changed, "population" whether other tasks of this kind would; without
     it the first where most tasks have several trials in both. `history` are results of earlier runs of the unchanged agent,
-    oldest first, and `aa` those of another run of it: they tell how much whole runs vary. `run_sd` states it, as a standard
-    deviation: points of a share (0.015), a fraction of any other value. Without all three it is assumed. `columns`, `read_options` and `llm` as for
+    oldest first: they tell how much whole runs vary. `run_sd` states it, as a standard
+    deviation: points of a share (0.015), a fraction of any other value. Without both it is assumed. `columns`, `read_options` and `llm` as for
     `score`; `base_columns` and `candidate_columns` name columns of one side only.
     Raises: as `score`, and `NothingToGate` for a side without results.
     """
@@ -87,7 +86,7 @@ def compare(
     selected = selected._replace(benchmark=chosen)
     compared = compare_results(
         *sources, selected, reader, remarks.append, about=parse_about(about),
-        earlier=_earlier(history, aa, base_columns), run_sd=require_deviation(run_sd),
+        earlier=_earlier(history, base_columns), run_sd=require_deviation(run_sd),
     )  # fmt: skip
     remarks.append(describe_reading(compared.comparison, selected.refs, reader.columns))
     remarks += filter(None, [describe_spared(compared.spared)])
@@ -113,7 +112,6 @@ def gate(
     inconclusive_passes: bool | None = None,
     about: str | None = None,
     history: Sequence[Results] = (),
-    aa: Results | None = None,
     run_sd: float | None = None,
     columns: Mapping[str, str] | None = None,
     baseline_columns: Mapping[str, str] | None = None,
@@ -127,7 +125,7 @@ def gate(
 
     `metrics`, `kpis` (formulas by name, as `LATENCY_MS.p95`, or with a direction, as `OUTPUT_TOKENS higher`) and the
     names in `max_drop` and `non_inferiority_margins` are judged together; without them, what decides `compare`.
-    `config`, `benchmark`, `better`, `ranges`, `about`, `history`, `aa` and `run_sd` as for `compare`. `max_drop` is the largest change
+    `config`, `benchmark`, `better`, `ranges`, `about`, `history` and `run_sd` as for `compare`. `max_drop` is the largest change
     for the worse that does not count; `non_inferiority_margins` are changes for the worse that must
     be ruled out. `inconclusive_passes` None lets an inconclusive outcome pass unless such a margin
     requires a proof. The columns and `llm` as for `compare`.
@@ -163,17 +161,15 @@ def gate(
     remarks += kpi_warnings(selected)
     result = gate_files(
         *sources, selected, terms, reader, announce=remarks.append, warn=remarks.append,
-        earlier=_earlier(history, aa, baseline_columns),
+        earlier=_earlier(history, baseline_columns),
     )  # fmt: skip
     if chosen.line:
         result = replace(result, remarks=[chosen.line, *result.remarks])
     return GateReport(result=result, remarks=remarks, llm_usage=selected.models.usage)
 
 
-def _earlier(
-    history: Sequence[Results], aa: Results | None, columns: Mapping[str, str] | None
-) -> list[ResultSource]:
+def _earlier(history: Sequence[Results], columns: Mapping[str, str] | None) -> list[ResultSource]:
     """The earlier runs, oldest first, with the columns of the baseline."""
-    named = [(results, f"history[{number}]") for number, results in enumerate(history)]
-    named += [] if aa is None else [(aa, "aa")]
-    return [source_of(results, name, columns) for results, name in named]
+    return [
+        source_of(results, f"history[{number}]", columns) for number, results in enumerate(history)
+    ]

@@ -7,7 +7,7 @@ import inspect
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +46,7 @@ GATE_OPTIONS = (
 FILE_OPTIONS = ("config", "benchmark")
 MARKER = (
     "mosaico(items, trials=1, baseline=None, metrics=None, kpis=None, better=None, ranges=None,"
-    " max_drop=None, non_inferiority_margins=None, inconclusive_passes=None, about=None, history=(), aa=None, run_sd=None, concurrency=1,"
+    " max_drop=None, non_inferiority_margins=None, inconclusive_passes=None, about=None, history=(), run_sd=None, concurrency=1,"
     " item_seconds=600, columns=None, llm=None, config=None, benchmark=None): call the test for each item and trial, and pass or fail its answers against the"
     " baseline file."
 )
@@ -107,7 +107,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _options(marker: pytest.Mark) -> dict[str, Any]:
-    options = {"items", "baseline", "history", "aa", *RUN_OPTIONS, *GATE_OPTIONS, *FILE_OPTIONS}
+    options = {"items", "baseline", "history", *RUN_OPTIONS, *GATE_OPTIONS, *FILE_OPTIONS}
     unknown = sorted({*marker.kwargs} - options)
     if unknown or marker.args or "items" not in marker.kwargs:
         wrong = f"it has no option {unknown[0]!r}" if unknown else "it needs items=…"
@@ -147,7 +147,7 @@ def _evaluate(test: pytest.Function, options: Mapping[str, Any]) -> str:
     report = gate(
         experiment.path,
         baseline=baseline,
-        **_earlier_runs(test, options),
+        history=_earlier_runs(test, options.get("history", ())),
         **{name: options[name] for name in GATE_OPTIONS if name in options},
         **({} if task.is_judged_by_assertions else _benchmark(test, options)),
     )
@@ -157,17 +157,12 @@ def _evaluate(test: pytest.Function, options: Mapping[str, Any]) -> str:
     return "; ".join(_describe(report))
 
 
-def _earlier_runs(test: pytest.Function, options: Mapping[str, Any]) -> dict[str, Any]:
+def _earlier_runs(test: pytest.Function, history: Iterable[Any]) -> list[Any]:
     """The results of earlier runs: names of files are beside the test file."""
-
-    def beside(results: Any) -> Any:
-        return test.path.parent / results if isinstance(results, str | Path) else results
-
-    aa = options.get("aa")
-    return {
-        "history": [beside(results) for results in options.get("history", ())],
-        "aa": None if aa is None else beside(aa),
-    }
+    return [
+        test.path.parent / results if isinstance(results, str | Path) else results
+        for results in history
+    ]
 
 
 def _benchmark(test: pytest.Function, options: Mapping[str, Any]) -> dict[str, Any]:

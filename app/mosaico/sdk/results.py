@@ -71,7 +71,7 @@ class ResultComparison:
         return target
 
     def to_pandas(self) -> "pd.DataFrame":
-        """One row for each KPI, metric and usage figure. Raises: `PandasMissing`."""
+        """One row for each KPI, metric and usage figure. Raises: `MissingPackages`."""
         compared = page.compared_rows(self.comparison)
         rows = [{"metric": row.metric, **_numbers(row.verdict)} for row in compared]
         return frame_of(rows, ("metric", *_CHANGE_COLUMNS))
@@ -142,7 +142,7 @@ class GateReport:
         return reports.gate_json(self.result)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """One row for each check. Raises: `PandasMissing`."""
+        """One row for each check. Raises: `MissingPackages`."""
         rows = [
             {
                 "check": check.name,

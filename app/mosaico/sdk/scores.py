@@ -57,7 +57,7 @@ class Scores:
         return self.metrics[metric].mean
 
     def to_pandas(self) -> "pd.DataFrame":
-        """One row for each result: its trace ID and its values. Raises: `PandasMissing`."""
+        """One row for each result: its trace ID and its values. Raises: `MissingPackages`."""
         rows = [{"trace_id": row.trace_id, **row.values} for row in self.rows]
         return frame_of(rows, ("trace_id", *self.metrics))
 

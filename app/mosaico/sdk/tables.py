@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mosaico.core.errors import AppError
-from mosaico.core.extras import describe_missing
+from mosaico.core.extras import require_extra
 from mosaico.core.reports import html_table
 from mosaico.core.text import aligned_lines, html_text
 
@@ -12,12 +11,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_ROWS = 10
-
-
-class PandasMissing(AppError):
-    """`to_pandas()` needs the packages of the extra `pandas`; run the command in the message."""
-
-    code = "pandas-missing"
 
 
 def html_of(headline: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -35,10 +28,9 @@ def text_of(headline: str, titles: Sequence[str], rows: Iterable[Sequence[str]])
 
 
 def frame_of(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> "pd.DataFrame":
-    """A data frame with these columns; without rows an empty one. Raises: `PandasMissing`."""
+    """A data frame with these columns; without rows an empty one. Raises: `MissingPackages`."""
     # pandas is not a dependency: it is large, and only notebooks want it.
-    try:
-        import pandas as pd
-    except ModuleNotFoundError:
-        raise PandasMissing(describe_missing("pandas", "data frames")) from None
+    require_extra("pandas", "data frames")
+    import pandas as pd
+
     return pd.DataFrame(rows, columns=list(columns))

@@ -31,10 +31,6 @@ class UploadTooLarge(TooLarge):
     """Reading the upload takes more memory or time than its limit; split it, or raise the limit."""
 
 
-class DeepUpload(Invalid):
-    """The upload is nested too deep; write it flatter."""
-
-
 class UploadReaderLost(Unavailable):
     """The process that read the upload ended; try again, and split the upload if it ends again."""
 

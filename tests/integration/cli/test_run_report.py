@@ -26,7 +26,7 @@ def test_report__is_written_as_one_page(mosaico: Shell, service: Service, tmp_pa
     service.upload(worse, run_name="tuesday")
     run = service.complete_run(runName="tuesday")
     file = tmp_path / "run.html"
-    report = mosaico.ok("runs", "report", run["id"], "--html", str(file))
+    report = mosaico.ok("runs", "report", run["id"], str(file))
     page = file.read_text()
     assert f"is written to {file}" in report.stderr
     assert re.search("<title>.+, bench-001 · MOSAICO</title>", page)
@@ -36,7 +36,7 @@ def test_report__is_written_as_one_page(mosaico: Shell, service: Service, tmp_pa
     worst = page[page.index("Worst of 2 traces by ROUGE") :]
     assert f'<a href="/runs/{run["id"]}/traces/t-2">t-2</a>' in worst
     assert worst.index("t-2") < worst.index("t-1")
-    again = mosaico.ok("runs", "report", run["id"], "--html").stdout
+    again = mosaico.ok("runs", "report", run["id"]).stdout
     assert without_times(again) == without_times(page)
     assert " ago" not in page
     answer = service.client.get(f"/api/v1/benchmark-runs/{run['id']}/report")

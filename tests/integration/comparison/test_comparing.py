@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mosaico.comparison.pair_comparison import MetricNotCompared
-from mosaico.comparison.stored_run_comparison import compare_runs
+from mosaico.comparison.stored_run_comparison import ComparisonRequest, compare_runs
 from tests.integration.comparison.conftest import CompleteRun, traces
 from tests.support.service import JSON, Service
 
@@ -15,7 +15,9 @@ COMPARE = "/benchmark-runs/compare"
 
 def compared(service: Service, base: JSON, candidate: JSON, **more: Any) -> JSON:
     """The same as the route answers, but computed in this process."""
-    comparison = compare_runs(service.resources.db, [base["id"]], candidate["id"], **more)
+    comparison = compare_runs(
+        service.resources.db, ComparisonRequest((base["id"],), candidate["id"], **more)
+    )
     return comparison.model_dump(mode="json")
 
 

@@ -224,12 +224,12 @@ def test_history__files_have_the_verdict_of_a_run_with_a_series(
     assert {name: document[name] for name in numbers} == pytest.approx(
         {name: metric["verdict"][name] for name in numbers}
     )
-    # A pattern names the earlier runs, without the two that are compared; one more run is an A/A pair.
+    # A pattern names the earlier runs, without the two that are compared.
     words = ("compare", before, after, "--no-html")
     _, by_pattern = run(*words, "--history", tmp_path / "night-*.jsonl")
     assert passed(by_pattern) == document
-    _, aa = run(*words, "--aa", earlier[0])
-    assert passed(aa)["wholeRuns"]["runs"] == 2
+    _, of_two = run(*words, "--history", earlier[0])
+    assert passed(of_two)["wholeRuns"]["runs"] == 2
     # What is stated replaces what is measured, for a stored run as well.
     _, stated = run(*words, "--run-sd", "0.2")
     assert passed(stated)["wholeRuns"] == {"sd": 0.2, "basis": "GIVEN", "runs": 0}
@@ -452,7 +452,7 @@ def test_others(item):
 def test_stated(item):
     return answer(STATED, item)
 
-@pytest.mark.mosaico(**OPTIONS, history=["early.jsonl"], aa="early.jsonl")
+@pytest.mark.mosaico(**OPTIONS, history=["early.jsonl", "early.jsonl"])
 def test_measured(item):
     return answer(MEASURED, item)
 """

@@ -35,10 +35,6 @@ RUN_ROUTES = {
     "/api/v1/benchmark-runs/{runId}/kpis": ["$api/$run/kpis"],
     "/api/v1/benchmark-runs/{runId}/evaluations": ["$api/$run/evaluations"],
     "/api/v1/benchmark-runs/{runId}/report": ["$api/$run/report"],
-    "/api/v1/benchmark-runs/{runId}/plot": [
-        "$api/$run/plot", "$api/$run/plot?against=$base",
-        "$api/$run/plot?against=$base&metric=$score",
-    ],
     "/runs/{runId}": ["/runs/$run", "/runs/$run?show=all"],
     "/runs/{runId}/traces": ["/runs/$run/traces"],
     "/runs/{runId}/traces/{traceId:path}": ["/runs/$run/traces/t-0-0"],

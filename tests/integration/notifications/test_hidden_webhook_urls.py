@@ -174,12 +174,7 @@ def test_webhook_urls__are_in_no_report_and_no_dump(
     scenario: NotificationScenario, notified: JSON, tmp_path: Path
 ) -> None:
     report = tmp_path / "report.html"
-    assert (
-        run_mosaico(
-            scenario.service, "runs", "report", notified["runId"], "--html", report
-        ).exit_code
-        == 0
-    )
+    assert run_mosaico(scenario.service, "runs", "report", notified["runId"], report).exit_code == 0
     url = scenario.service.resources.db.url
     dump = subprocess.run(
         [packaged_binaries().program("pg_dump"), "--no-owner"],

@@ -13,12 +13,12 @@ from mosaico.core.resources import Resources
 from mosaico.runs.erasure import ErasureSubject, erase_texts
 from mosaico.traces.models import OtelSpan
 from mosaico.traces.otel.export_body import decode_body
-from mosaico.traces.otel.service import delete_expired_traces, encode_spans, store_spans
+from mosaico.traces.otel.service import delete_expired_traces, store_spans
 from mosaico.traces.production import ProductionTraces, TraceFilters, TraceWindow
 from mosaico.traces.registry import CollectionFailed, TraceQuery
 from mosaico.traces.sources.otel import OtelSource, list_runs
 from mosaico.traces.types import Trace
-from tests.support.otlp import export, span
+from tests.support.otlp import encode_spans, export, span
 from tests.support.service import Service
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -33,10 +33,8 @@ def receive(
     at: datetime = NOON,
     resource: dict[str, Any] | None = None,
 ) -> None:
-    with (
-        encode_spans(decode_body(export(spans, resource), "application/x-protobuf")) as encoded,
-        resources.db.begin() as session,
-    ):
+    encoded = encode_spans(decode_body(export(spans, resource), "application/x-protobuf"))
+    with resources.db.begin() as session:
         store_spans(session, encoded, at)
 
 

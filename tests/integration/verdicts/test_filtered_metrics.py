@@ -2,7 +2,7 @@
 
 import pytest
 
-from mosaico.comparison.stored_run_comparison import compare_runs
+from mosaico.comparison.stored_run_comparison import ComparisonRequest, compare_runs
 from tests.integration.verdicts.conftest import traces
 from tests.support.page_reads import read_page
 from tests.support.service import JSON, Service, run_mosaico
@@ -83,7 +83,9 @@ def test_filtered_metric__flipped_items_are_those_of_its_category(
     service: Service, two_runs: tuple[JSON, JSON]
 ) -> None:
     first, second = two_runs
-    compared = compare_runs(service.resources.db, [first["id"]], second["id"], metric=TEXT)
+    compared = compare_runs(
+        service.resources.db, ComparisonRequest((first["id"],), second["id"], metric=TEXT)
+    )
     assert compared.flipped_items is not None
     assert (compared.flipped_items.metric, compared.flipped_items.regressions) == (TEXT, 10)
 
@@ -147,7 +149,7 @@ def test_comparison__has_verdicts_by_category(
     service: Service, two_runs: tuple[JSON, JSON]
 ) -> None:
     first, second = two_runs
-    compared = compare_runs(service.resources.db, [first["id"]], second["id"])
+    compared = compare_runs(service.resources.db, ComparisonRequest((first["id"],), second["id"]))
     by_name = {category.category: category for category in compared.categories}
     assert sorted(by_name) == ["code", "text"]
     [text] = by_name["text"].metrics

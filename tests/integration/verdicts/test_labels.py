@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from mosaico.comparison.stored_run_comparison import compare_runs
+from mosaico.comparison.stored_run_comparison import ComparisonRequest, compare_runs
 from tests.support.service import JSON, Service, pair
 
 MACRO = {"key": "F1_SCORE", "options": {"labels": "macro"}}
@@ -66,7 +66,7 @@ def test_macro_f1__has_interval_and_verdict_and_so_have_its_kpis(
         assert verdict["effect"] == pytest.approx(0.62667 - 0.9, abs=1e-5)
     assert after.kpis["both"]["verdict"]["verdict"] == "REGRESSED"
 
-    compared = compare_runs(service.resources.db, [first["id"]], run["id"])
+    compared = compare_runs(service.resources.db, ComparisonRequest((first["id"],), run["id"]))
     [metric] = [comparison for comparison in compared.metrics if comparison.metric == "F1_SCORE"]
     said_before = after.metric["verdict"]
     for number in ("effect", "low", "high", "p", "verdict"):

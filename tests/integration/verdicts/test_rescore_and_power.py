@@ -111,13 +111,12 @@ def test_power__clusters_reduce_it(service: Service) -> None:
     assert "40 items in 10 clusters" in metric["explanation"]
 
 
-def test_power_and_plot__accept_values_of_any_size(service: Service) -> None:
+def test_power__accepts_values_of_any_size(service: Service) -> None:
     service.create_agent()
     service.create_benchmark(
         metrics=["LATENCY_MS"],
         measures=[{"id": "slow", "name": "slow", "formula": "LATENCY_MS / 2"}],
     )
-    runs = []
     # Near the ends of a float: a square is 0, and a sum is infinite.
     for name, high in (("monday", 1e-300), ("tuesday", 1.7e308)):
         timed = [
@@ -125,13 +124,10 @@ def test_power_and_plot__accept_values_of_any_size(service: Service) -> None:
             for number, trace in enumerate(traces((), items=10, trials=2))
         ]
         service.upload(timed, run_name=name)
-        runs.append(service.complete_run(runName=name)["id"])
+        service.complete_run(runName=name)
     for drop in (0.1, 1e-200):
         for estimate in service.post("/benchmarks/bench-001/power", {"drop": drop})["items"]:
             assert estimate["minDetectableEffect"] is None or estimate["itemsNeeded"] is None
-    plot = f"/api/v1/benchmark-runs/{runs[1]}/plot"
-    for parameters in ({}, {"against": runs[0], "metric": "LATENCY_MS"}):
-        assert service.client.get(plot, params=parameters).status_code == 200
 
 
 def test_power__resamples_formulas_that_are_no_mean_over_items(service: Service) -> None:

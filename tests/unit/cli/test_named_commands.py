@@ -177,7 +177,7 @@ def test_modules__messages_name_existing_commands() -> None:
 @pytest.mark.xdist_group("sdks of models")  # it loads every module, and those with them
 def test_not_found_errors__of_resources_with_a_list_command_name_it() -> None:
     import_every_module()
-    without_command = {"not-found", "nothing-to-plot", "webhook-secret-not-found"}
+    without_command = {"not-found", "webhook-secret-not-found"}
     without_command |= {"trigger-event-not-found", "unsupported-signal", "no-provider"}
     without_command |= {"setup-draft-not-found", "item-not-in-run", "unknown-note"}
     # Those of plugins name `mosaico plugins` themselves.

@@ -17,7 +17,6 @@ from mosaico.gating.rules import NothingToGate
 from mosaico.reporting import kept_texts
 from mosaico.reporting.compare_cli import cli as compare_cli
 from mosaico.reporting.score_cli import cli as score_cli
-from mosaico.sdk.tables import PandasMissing
 from tests.support.references import Reference
 
 pandas = Reference("pandas")
@@ -197,7 +196,7 @@ def test_results__print_as_a_headline_and_a_short_table() -> None:
 def test_to_pandas__without_pandas_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     # None makes the import raise, as if the package were not installed.
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(PandasMissing, match=r"mosaico\[pandas\]"):
+    with pytest.raises(mosaico.MissingPackages, match=r"mosaico\[pandas\]"):
         mosaico.score(CANDIDATE, metrics=["ACCURACY"]).to_pandas()
 
 

@@ -10,12 +10,11 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as ProtoSpan
 
 from mosaico.traces.otel.assembly import assemble_trace
 from mosaico.traces.otel.export_body import PROTOBUF_TYPE, decode_body
-from mosaico.traces.otel.service import encode_spans
 from mosaico.traces.otel.spans import Span
 from mosaico.traces.reported_usage import read_usage_details
 from mosaico.traces.sources.langfuse.usage import parse_span
 from mosaico.traces.types import Trace
-from tests.support.otlp import START_NS, export, key_values, span
+from tests.support.otlp import START_NS, encode_spans, export, key_values, span
 
 QUESTION = "Capital of Italy?"
 NOT_RECORDED, NOT_UNDERSTOOD = ("content-not-recorded",), ("content-not-understood",)
@@ -192,10 +191,10 @@ def test_hidden__messages_whose_parts_have_no_content_were_not_recorded() -> Non
 def test_warning__of_an_export_names_what_no_convention_knows(
     spans: list[ProtoSpan], warned: bool
 ) -> None:
-    with encode_spans(decode_body(export(spans), PROTOBUF_TYPE)) as encoded:
-        assert encoded.counts.rejected == 0
-        assert ("bot.answer" in encoded.counts.message) is warned
-        assert bool(encoded.counts.message) is warned
+    counts = encode_spans(decode_body(export(spans), PROTOBUF_TYPE)).counts
+    assert counts.rejected == 0
+    assert ("bot.answer" in counts.message) is warned
+    assert bool(counts.message) is warned
 
 
 # --- tokens that are counted once

@@ -62,7 +62,6 @@ REMEDIES: Mapping[str, str] = {
     "benchmark-in-use": "`mosaico benchmarks update BENCHMARK --archived` hides it and keeps its history",
     "endpoint-disabled": "`mosaico notify endpoints enable ENDPOINT` enables it",
     "not-acknowledgeable": "`mosaico alerts list --state firing` lists the alerts to acknowledge",
-    "nothing-to-plot": "`mosaico runs show RUN` lists the KPIs that it has",
     "precondition-failed": "repeat the command: the command reads the resource again",
     "run-is-baseline": "`mosaico benchmarks baseline BENCHMARK --unpin` unpins it",
     "schedule-still-running": "`mosaico runs start BENCHMARK AGENT` starts a parallel run",

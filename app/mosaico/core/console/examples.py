@@ -92,11 +92,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "mosaico runs compare BASE RUN --metric ROUGE",
         "mosaico runs compare BASE RUN --base EARLIER --judge accuracy",
     ),
-    "runs report": ("mosaico runs report latest --html run.html",),
-    "runs plot": (
-        "mosaico runs plot latest quality.svg --kpi quality",
-        "mosaico runs plot RUN changes.svg --against BASE",
-    ),
+    "runs report": ("mosaico runs report latest run.html",),
     "runs traces": ("mosaico runs traces latest --limit 20",),
     "runs trace": ("mosaico runs trace RUN TRACE",),
     "runs export": (

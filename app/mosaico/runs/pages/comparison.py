@@ -20,9 +20,10 @@ from mosaico.comparison.compared_items import (
     describe_items,
     less_is_better,
 )
-from mosaico.comparison.comparison_store import ComparisonRequest, compare_for_page
+from mosaico.comparison.comparison_store import compare_for_page
 from mosaico.comparison.peers import MAX_PEERS
 from mosaico.comparison.schemas import Comparison, FlippedItem, FlippedItems
+from mosaico.comparison.stored_run_comparison import ComparisonRequest
 from mosaico.core.errors import Invalid
 from mosaico.core.keyset import PageQuery
 from mosaico.core.resources import Resources

@@ -33,9 +33,5 @@ class UnusableItems(Invalid):
     """The items cannot be stored; correct them as the message says."""
 
 
-class TraceWithoutInput(Invalid):
-    """The trace has no input, so that no item can be made of it."""
-
-
 class UnreadableItems(Invalid):
     """The file has no items that can be read; correct it as the message says."""

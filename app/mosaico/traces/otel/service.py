@@ -1,9 +1,7 @@
 """Stores the spans of exports, and deletes old traces."""
 
 import struct
-import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import IO, Final, NamedTuple
@@ -20,8 +18,6 @@ from mosaico.traces.otel.unread import UnreadTexts
 
 TRACES_PER_BATCH: Final = 500
 MAX_REASONS: Final = 3
-# An encoded export is in memory up to this size, and in a file above it.
-MEMORY_BYTES: Final = 1024**2
 
 _NANOSECONDS = struct.Struct(">q")
 _COLUMNS: Final = (
@@ -117,20 +113,11 @@ class EncodedSpans(NamedTuple):
     counts: SpanCounts
 
 
-@contextmanager
-def encode_spans(spans: Iterable[Span | RejectedSpan]) -> Iterator[EncodedSpans]:
-    """Encode the spans of an export, on disk if they are large, until the block ends.
-
-    Before the transaction that stores them: decoding 100 000 spans takes seconds.
-    """
-    with tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES) as rows:
-        counts = write_spans(spans, rows)
-        rows.seek(0)
-        yield EncodedSpans(rows, counts)
-
-
 def write_spans(spans: Iterable[Span | RejectedSpan], rows: IO[bytes]) -> SpanCounts:
-    """Write the rows of spans as they are read."""
+    """Write the rows of spans as they are read.
+
+    Before the transaction that stores them: 100,000 spans take seconds.
+    """
     counts, facts = SpanCounts(), FactReader()
     for span in spans:
         if isinstance(span, RejectedSpan):

@@ -10,6 +10,7 @@ from typing import IO, Any, Final
 from sqlalchemy import text
 
 from mosaico.core.db import Database
+from mosaico.core.errors import Invalid
 from mosaico.core.import_settings import import_limit
 from mosaico.core.parameter_names import UserInterface, current_interface, messages_for
 from mosaico.core.resources import Resources
@@ -34,7 +35,6 @@ from mosaico.traces.trace_rows import (
     transcript_row,
 )
 from mosaico.traces.upload_errors import (
-    DeepUpload,
     FileReaderBusy,
     NoTraces,
     UploadReaderLost,
@@ -176,7 +176,7 @@ def _read_and_encode(
             uploaded = read(upload, *arguments)
             return encode_traces(uploaded, collection_id, row_file, transcript_file, rules)
         except RecursionError:
-            raise DeepUpload from None
+            raise Invalid("the upload is nested too deep; write it flatter") from None
 
 
 @contextmanager
