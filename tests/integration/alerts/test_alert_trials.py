@@ -3,18 +3,18 @@
 import pytest
 
 from tests.integration.alerts.conftest import RULE, RuleMaker, RunMaker
+from tests.support.run_histories import RunHistoryMaker
 from tests.support.service import Service
 
 
 def test_rule_test__excludes_runs_of_confirmed_incidents(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
+    benchmark_service: Service, create_rule: RuleMaker, complete: RunHistoryMaker
 ) -> None:
     create_rule(keepFiringForRuns=0, baselineRuns=1)
-    run_with(10)
-    run_with(5)
+    complete(1.0, 0.5)
     [alert] = benchmark_service.list_items("/alerts")
     benchmark_service.post(f"/alerts/{alert['id']}/ack", {"verdict": "true"})
-    run_with(5)
+    complete(0.5)
     # With its incident among the earlier runs, the second run would be the baseline: 0.5.
     [assessment] = benchmark_service.post("/alert-configs/rule-1/test")["assessments"]
     assert (assessment["outcome"], assessment["value"], assessment["baseline"]) == (
@@ -28,16 +28,16 @@ def test_rule_test__excludes_runs_of_confirmed_incidents(
 
 
 def test_rule_test__assesses_the_newest_run_and_notifies_the_recipients(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
+    benchmark_service: Service, create_rule: RuleMaker, complete: RunHistoryMaker
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8, channels=["WEBHOOK"],
          recipients=["https://hooks.example.com/alerts"])  # fmt: skip
     assert benchmark_service.post("/alert-configs/rule-1/test")["assessments"] == []
-    run = run_with(7)
+    complete(0.7)
     rule_test = benchmark_service.post("/alert-configs/rule-1/test")
     [assessment] = rule_test["assessments"]
     assert (assessment["runId"], assessment["outcome"], assessment["value"]) == (
-        run["id"],
+        "run-1",
         "BREACH",
         0.7,
     )
@@ -47,10 +47,10 @@ def test_rule_test__assesses_the_newest_run_and_notifies_the_recipients(
 
 
 def test_acknowledge__counts_towards_the_precision_of_the_rule(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
+    benchmark_service: Service, create_rule: RuleMaker, complete: RunHistoryMaker
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8)
-    run_with(5)
+    complete(0.5)
     [alert] = benchmark_service.list_items("/alerts", state="FIRING")
     path = f"/alerts/{alert['id']}/ack"
     assert benchmark_service.post(path, {"verdict": "noise"})["acknowledgedBy"]
@@ -106,12 +106,11 @@ def test_backtest__returns_coverage_and_each_replayed_run(
 
 
 def test_backtest__equals_what_the_runs_did(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
+    benchmark_service: Service, create_rule: RuleMaker, complete: RunHistoryMaker
 ) -> None:
     create_rule(forRuns=2, baselineRuns=3)
     # From 0.9 to 0.7 is a fall of 22 %: the second one fires, and the second good run resolves.
-    for right in (9, 9, 7, 7, 7, 9, 9):
-        run_with(right)
+    complete(0.9, 0.9, 0.7, 0.7, 0.7, 0.9, 0.9)
     backtest = benchmark_service.post("/alert-configs/backtest", {"alertConfigId": "rule-1"})
     notifications = [
         (replayed_run["runId"], replayed_run["notified"])

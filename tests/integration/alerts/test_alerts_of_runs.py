@@ -1,16 +1,14 @@
 """Alerts of completed, invalid and failed runs."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.support.service import JSON, Service, pair
+from tests.integration.alerts.conftest import RuleMaker, RunMaker
+from tests.support.run_histories import RunHistoryMaker
+from tests.support.service import Service, pair
 from tests.support.stored import DatabaseReader
 from tests.support.texts import assert_names
-
-RunMaker = Callable[..., JSON]
-RuleMaker = Callable[..., JSON]
 
 
 def notified_alerts(service: Service) -> list[tuple[str, str]]:
@@ -52,12 +50,12 @@ def test_alert__fires_for_a_second_run_that_is_worse(
 
 
 def test_incident__is_notified_at_its_beginning_and_its_end(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
+    benchmark_service: Service, create_rule: RuleMaker, complete: RunHistoryMaker
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8, forRuns=2, keepFiringForRuns=1)
     states = []
-    for right in (9, 7, 7, 7, 9, 9, 9):
-        run_with(right)
+    for value in (0.9, 0.7, 0.7, 0.7, 0.9, 0.9, 0.9):
+        complete(value)
         states.append(state(benchmark_service))
     # The second bad run fires (forRuns), the second good one resolves (keepFiringForRuns).
     assert states == ["OK", "PENDING", "FIRING", "FIRING", "FIRING", "RESOLVED", "OK"]
@@ -137,13 +135,16 @@ def test_publish__many_alerts_of_a_run_are_one_message(
 
 
 def test_publish__each_recipient_gets_one_message_with_its_alerts(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker, rows: DatabaseReader
+    benchmark_service: Service,
+    create_rule: RuleMaker,
+    complete: RunHistoryMaker,
+    rows: DatabaseReader,
 ) -> None:
     url, other_url = "https://one.example.com/", "https://other.example.com/"
     for name, recipients in (("a", [url]), ("b", [url, other_url]), ("c", [other_url]), ("d", [])):
         create_rule(id=f"rule-{name}", name=name, condition="LESS_THAN", threshold=0.8,
              channels=["WEBHOOK"] if recipients else [], recipients=recipients)  # fmt: skip
-    run_with(5)
+    complete(0.5)
     [message] = inbox(benchmark_service)
     assert [item["sentences"][-1] for item in message["items"]] == ["Alert rules: a, b, c, d."]
     assert {alert["notificationId"] for alert in benchmark_service.list_items("/alerts")} == {
@@ -162,15 +163,21 @@ def test_publish__each_recipient_gets_one_message_with_its_alerts(
     assert rows.value("SELECT count(*) FROM deliveries") == 2
 
 
+# The runs of a history are earlier than today.
+SILENCE = {
+    "id": "quiet",
+    "matchers": {"name": "quality*"},
+    "startsAt": "2026-01-01T00:00:00Z",
+    "endsAt": "2099-01-01T00:00:00Z",
+}
+
+
 def test_silence__alert_is_recorded_but_not_sent(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
+    benchmark_service: Service, create_rule: RuleMaker, complete: RunHistoryMaker
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8)
-    benchmark_service.post(
-        "/silences",
-        {"id": "quiet", "matchers": {"name": "quality*"}, "endsAt": "2099-01-01T00:00:00Z"},
-    )
-    run_with(5)
+    benchmark_service.post("/silences", SILENCE)
+    complete(0.5)
     assert state(benchmark_service) == "FIRING"
     [alert] = benchmark_service.list_items("/alerts")
     assert (alert["silenceId"], alert["notificationId"]) == ("quiet", None)
@@ -178,35 +185,31 @@ def test_silence__alert_is_recorded_but_not_sent(
 
 
 def test_silence__an_incident_that_outlasts_it_is_sent_with_the_next_run(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
+    benchmark_service: Service, create_rule: RuleMaker, complete: RunHistoryMaker
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8)
-    silence = {"id": "quiet", "matchers": {"name": "*"}, "endsAt": "2099-01-01T00:00:00Z"}
-    benchmark_service.post("/silences", silence)
-    run_with(5)
-    run_with(5)
+    benchmark_service.post("/silences", SILENCE)
+    complete(0.5, 0.5)
     assert inbox(benchmark_service) == []
     benchmark_service.delete("/silences/quiet")
     # The first run sends what the silence held back, and the second one has no news.
-    run_with(5)
-    run_with(5)
+    complete(0.5, 0.5)
     [message] = inbox(benchmark_service)
-    assert message["title"] == "Pelican: quality 0.50, below 0.80 (bench-001)"
+    assert message["title"] == "Pelican: quality 0.500, below 0.800 (bench-001)"
     [alert] = benchmark_service.list_items("/alerts")
     assert (alert["silenceId"], alert["notificationId"]) == (None, message["id"])
 
 
 @pytest.mark.parametrize("ends_by", ["a run", "an edit"])
 def test_silence__the_end_of_a_silenced_incident_is_not_sent(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker, ends_by: str
+    benchmark_service: Service, create_rule: RuleMaker, complete: RunHistoryMaker, ends_by: str
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8, keepFiringForRuns=0)
-    silence = {"id": "quiet", "matchers": {"name": "*"}, "endsAt": "2099-01-01T00:00:00Z"}
-    benchmark_service.post("/silences", silence)
-    run_with(5)
+    benchmark_service.post("/silences", SILENCE)
+    complete(0.5)
     benchmark_service.delete("/silences/quiet")
     if ends_by == "a run":
-        run_with(9)
+        complete(0.9)
     else:
         benchmark_service.patch("/alert-configs/rule-1", {"enabled": False})
     [end, beginning] = benchmark_service.list_items("/alerts")
@@ -241,10 +244,10 @@ def test_update_rule__resolves_open_incidents_and_starts_anew(
 
 
 def test_disabled_rule__judges_no_run(
-    benchmark_service: Service, create_rule: RuleMaker, run_with: RunMaker
+    benchmark_service: Service, create_rule: RuleMaker, complete: RunHistoryMaker
 ) -> None:
     create_rule(condition="LESS_THAN", threshold=0.8, enabled=False)
-    run_with(5)
+    complete(0.5)
     assert (
         notified_alerts(benchmark_service),
         benchmark_service.get("/alert-configs/rule-1")["states"],

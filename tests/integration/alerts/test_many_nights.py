@@ -29,7 +29,7 @@ class Story(NamedTuple):
         return self.new_rules if condition in NEW_RULES else 0
 
 
-SHORT = Story(nights=20, bad=range(13, 17), late=(6, 14), repeated=(4, 16), new_rules=8)
+SHORT = Story(nights=14, bad=range(8, 12), late=(5, 9), repeated=(11,), new_rules=4)
 SIXTY = Story(nights=60, bad=range(30, 40), late=(12, 33), repeated=(5, 25, 35, 50), new_rules=20)
 RULES: list[dict[str, Any]] = [
     {"condition": "LESS_THAN", "threshold": 0.8},

@@ -77,32 +77,35 @@ def test_comparison__is_computed_once_and_equal_afterwards(
     assert (computations.count, count_stored(service)) == (3, 3)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE benchmark_runs SET validity = 'INVALID'",
-        "UPDATE benchmark_runs SET fingerprint = 'another'",
-        "UPDATE agents SET revision = revision + 1",
-    ],
+INPUT_CHANGES = (
+    "UPDATE benchmark_runs SET validity = 'INVALID'",
+    "UPDATE benchmark_runs SET fingerprint = 'another'",
+    "UPDATE agents SET revision = revision + 1",
 )
+
+
 def test_comparison__whose_inputs_changed_is_computed_again(
-    service: Service, computations: Computations, two_runs: list[str], change: str
+    service: Service, computations: Computations, two_runs: list[str]
 ) -> None:
     compare(service, two_runs)
-    with service.resources.db.begin() as session:
-        session.execute(text(change))
-    compare(service, two_runs)
-    assert (computations.count, count_stored(service)) == (2, 1)
+    for number, change in enumerate(INPUT_CHANGES, 1):
+        with service.resources.db.begin() as session:
+            session.execute(text(change))
+        compare(service, two_runs)
+        assert (computations.count, count_stored(service)) == (1 + number, 1), change
 
 
-@pytest.mark.parametrize("deleted", [0, 1])
 def test_comparison__is_deleted_with_each_of_its_runs(
-    service: Service, computations: Computations, two_runs: list[str], deleted: int
+    service: Service, computations: Computations, two_runs: list[str], complete_run: CompleteRun
 ) -> None:
-    compare(service, two_runs)
-    assert (computations.count, count_stored(service)) == (1, 1)
-    service.send("DELETE", f"/benchmark-runs/{two_runs[deleted]}")
-    assert count_stored(service) == 0
+    first, second = two_runs
+    third = complete_run("wednesday", traces(range(3)))["id"]
+    compare(service, [first, second])
+    compare(service, [second, third])
+    assert (computations.count, count_stored(service)) == (2, 2)
+    for number, deleted in ((1, first), (0, third)):
+        service.delete(f"/benchmark-runs/{deleted}")
+        assert count_stored(service) == number
 
 
 def test_page__says_that_it_compares_and_then_shows_the_result(

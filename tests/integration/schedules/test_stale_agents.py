@@ -6,8 +6,10 @@ import pytest
 
 from mosaico.alerts.freshness import stale_after
 from mosaico.alerts.missing_runs import report_missing_runs
+from mosaico.run_store.models import BenchmarkRun
 from mosaico.schedules.stale_agents import report_stale_agents
 from tests.support.page_reads import read_page
+from tests.support.results import PLAN
 from tests.support.service import JSON, Service, pair
 from tests.support.stored import DatabaseReader
 
@@ -45,20 +47,23 @@ def test_stale__after_twice_the_longest_of_the_last_ten_gaps(
 
 
 class Feed:
-    """Runs of an agent at given times."""
+    """Runs of an agent at given times, as they are stored."""
 
     def __init__(self, service: Service, rows: DatabaseReader) -> None:
         self.service, self.rows = service, rows
 
     def run(self, at: datetime, name: str | None = None) -> JSON:
-        """A run that ends at a time, over a new upload with a name; without one, over the newest upload."""
-        if name is not None:
-            self.service.upload([pair(1) | {"traceId": name}], run_name=name)
-        run = self.service.complete_run()
-        self.rows.execute(
-            "UPDATE benchmark_runs SET completed_at = %s WHERE id = %s", at, run["id"]
-        )
-        return run
+        """A run that ends at a time, over new data with a name; without one, over those of the run before."""
+        run = BenchmarkRun(
+            id=f"run at {at}", benchmark_id="bench-001", agent_id="agent-001", status="COMPLETED",
+            triggered_by="SCHEDULED", validity="VALID", fingerprint="f", created_at=at,
+            completed_at=at, has_new_data=name is not None, plan=PLAN,
+        )  # fmt: skip
+        with self.service.resources.db.begin() as session:
+            session.add(run)
+            session.flush()
+            run.source_seq = run.seq
+            return {"id": run.id}
 
     def fire(self, at: datetime, name: str | None = None) -> JSON:
         """A run of a schedule that is due at a time."""
@@ -79,9 +84,27 @@ class Feed:
         return self.service.list_items("/alerts", state=["STALE", "RUN_MISSED"])
 
 
+class MeasuredFeed(Feed):
+    """Runs that are really made, over a new upload with a name; without one, over the newest upload."""
+
+    def run(self, at: datetime, name: str | None = None) -> JSON:
+        if name is not None:
+            self.service.upload([pair(1) | {"traceId": name}], run_name=name)
+        run = self.service.complete_run()
+        self.rows.execute(
+            "UPDATE benchmark_runs SET completed_at = %s WHERE id = %s", at, run["id"]
+        )
+        return run
+
+
 @pytest.fixture
 def feed(prepared_service: Service, rows: DatabaseReader) -> Feed:
     return Feed(prepared_service, rows)
+
+
+@pytest.fixture
+def measured_feed(prepared_service: Service, rows: DatabaseReader) -> MeasuredFeed:
+    return MeasuredFeed(prepared_service, rows)
 
 
 @pytest.fixture
@@ -96,14 +119,16 @@ def nightly(prepared_service: Service) -> None:
 
 
 @pytest.mark.usefixtures("nightly")
-def test_feed_that_stopped__is_stale_after_two_due_times(feed: Feed, rows: DatabaseReader) -> None:
+def test_feed_that_stopped__is_stale_after_two_due_times(
+    feed: Feed, measured_feed: MeasuredFeed
+) -> None:
     """Fault 4: no upload for three nights, and each scheduled run is COMPLETED and VALID."""
-    first = feed.fire(MONDAY, "monday")
-    again = feed.fire(MONDAY + DAY)
+    first = measured_feed.fire(MONDAY, "monday")
+    again = measured_feed.fire(MONDAY + DAY)
     assert (again["status"], again["validity"]) == ("COMPLETED", "VALID")
     assert (again["sameDataAs"], again["hasNewData"]) == (first["id"], False)
     assert feed.report(MONDAY + DAY + timedelta(hours=1)) == []
-    last = feed.fire(MONDAY + 2 * DAY)
+    last = measured_feed.fire(MONDAY + 2 * DAY)
     now = MONDAY + 2 * DAY + timedelta(hours=1)
     [alert] = feed.report(now)
     assert (alert["state"], alert["agentId"], alert["runId"]) == ("STALE", "agent-001", last["id"])
@@ -210,8 +235,9 @@ def test_agents_at_rest__are_no_news(feed: Feed, rows: DatabaseReader) -> None:
 
 @pytest.mark.usefixtures("nightly")
 def test_morning__shows_the_agents_without_new_data_until_new_data_come(
-    feed: Feed, rows: DatabaseReader
+    measured_feed: MeasuredFeed,
 ) -> None:
+    feed = measured_feed
     now = feed.service.resources.clock()
     for number in (3, 2, 1):
         again = feed.fire(now - number * DAY, "monday" if number == 3 else None)

@@ -1,11 +1,7 @@
 """A regressed run is no baseline until somebody accepts it; nor is another run over its traces."""
 
-import pytest
-from typer.testing import CliRunner
-
-from mosaico.cli import cli
 from tests.integration.verdicts.conftest import CompleteRun, traces
-from tests.support.service import JSON, Service
+from tests.support.service import JSON, Service, run_mosaico
 
 BASELINE = "/benchmarks/bench-001/baseline"
 GOOD, BAD, SOME = range(5), range(20), range(12)
@@ -39,11 +35,10 @@ def test_regressed_run__is_no_baseline_until_it_is_accepted(
     assert service.get(f"/benchmark-runs/{bad['id']}")["baselineHold"] == "REGRESSED"
 
 
-@pytest.mark.parametrize("mode", ["PREVIOUS_VALID", "MEAN_OF_LAST"])
 def test_second_run_over_a_source_run__has_the_baseline_of_the_first(
-    service: Service, complete_run: CompleteRun, mode: str
+    service: Service, complete_run: CompleteRun
 ) -> None:
-    service.patch("/benchmarks/bench-001", {"baseline": {"mode": mode, "runs": 5}})
+    service.patch("/benchmarks/bench-001", {"baseline": {"mode": "MEAN_OF_LAST", "runs": 5}})
     good = complete_run("monday", traces(GOOD))
     # Too small a drop for a verdict: only the identity of the source run protects against a retry.
     first = complete_run("tuesday", traces(range(8)))
@@ -60,8 +55,7 @@ def test_second_run_over_a_source_run__has_the_baseline_of_the_first(
         assert run["verdict"]["verdict"] == first["verdict"]["verdict"]
     later = complete_run("wednesday", traces(range(8)))
     # One entry for the source run, which is its newest judgement.
-    expected = [third["id"], good["id"]] if mode == "MEAN_OF_LAST" else [third["id"]]
-    assert baseline_ids(later) == expected
+    assert baseline_ids(later) == [third["id"], good["id"]]
 
 
 def test_same_upload_again__is_the_same_source_run(
@@ -112,19 +106,28 @@ def test_acceptance__holds_for_all_runs_over_the_source_run(
     assert (third["baselineHold"], third["acceptedAt"]) == (None, accepted["acceptedAt"])
 
 
-def test_acceptance__is_idempotent_and_keeps_the_first_note(
+def test_acceptance__by_a_command_is_idempotent_keeps_its_note_and_allows_to_pin(
     service: Service, complete_run: CompleteRun
 ) -> None:
     complete_run("monday", traces(GOOD))
     bad = complete_run("tuesday", traces(BAD))
-    first = accept(service, bad, note="smaller model")
+    problem = service.expect_problem(409, "PUT", BASELINE, {"runId": bad["id"]})
+    assert f"mosaico runs accept {bad['id']}" in problem["detail"]
+    words = ["runs", "accept", bad["id"], "--note", "smaller model", "--yes"]
+    accepted = run_mosaico(service, *words)
+    assert accepted.exit_code == 0, accepted.output
+    assert f"the level of run {bad['id']} is accepted" in accepted.stderr
+    first = service.get(f"/benchmark-runs/{bad['id']}")
     assert accept(service, bad, note="another reason") == first
+    assert first["acceptanceNote"] == "smaller model"
     [entry] = [
         entry
         for entry in service.list_items("/audit")
         if entry["action"] == "accept_run" and entry["resourceId"] == bad["id"]
     ][:1]
     assert entry["actorId"] == first["acceptedBy"]
+    assert "smaller model" in run_mosaico(service, "runs", "show", bad["id"]).stdout
+    assert service.put(BASELINE, {"runId": bad["id"]})["runId"] == bad["id"]
 
 
 def test_accepted_level__baselines_do_not_reach_behind_it(
@@ -153,29 +156,3 @@ def test_accept__refuses_runs_that_are_not_held_back(
         assert reason in problem["detail"]
     service.expect_problem(404, "POST", "/benchmark-runs/nobody/accept")
     service.expect_problem(422, "POST", f"/benchmark-runs/{good['id']}/accept", {"note": "x" * 201})
-
-
-def test_pin__refuses_a_regressed_run_until_it_is_accepted(
-    service: Service, complete_run: CompleteRun
-) -> None:
-    complete_run("monday", traces(GOOD))
-    bad = complete_run("tuesday", traces(BAD))
-    problem = service.expect_problem(409, "PUT", BASELINE, {"runId": bad["id"]})
-    assert f"mosaico runs accept {bad['id']}" in problem["detail"]
-    accept(service, bad)
-    assert service.put(BASELINE, {"runId": bad["id"]})["runId"] == bad["id"]
-
-
-def test_accept_command__prints_what_follows(service: Service, complete_run: CompleteRun) -> None:
-    complete_run("monday", traces(GOOD))
-    bad = complete_run("tuesday", traces(BAD))
-    env = {
-        "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
-        "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
-    }
-    words = ["runs", "accept", bad["id"], "--note", "smaller model", "--yes"]
-    accepted = CliRunner().invoke(cli, words, env=env)
-    assert accepted.exit_code == 0, accepted.output
-    assert f"the level of run {bad['id']} is accepted" in accepted.stderr
-    result = CliRunner().invoke(cli, ["runs", "show", bad["id"]], env=env)
-    assert "smaller model" in result.stdout

@@ -39,6 +39,10 @@ def test_run__says_what_changed_and_what_of_the_drop_it_covers(
     assert prompt["sameItemsAs"] == "model"
     assert record["profile"]["values"]["model"] == [{"value": "gpt-5.2-mini", "items": 40}]
     assert service.get(f"/benchmark-runs/{monday['id']}/attributes")["whatChanged"] is None
+    compared = service.get(
+        "/benchmark-runs/compare", baseline=monday["id"], candidate=tuesday["id"]
+    )
+    assert compared["whatChanged"]["differences"] == changed["differences"]
 
     [alert] = service.list_items("/alerts")
     assert alert["details"]["whatChanged"]["differences"] == changed["differences"]
@@ -64,6 +68,9 @@ def test_run__without_attributes_says_what_to_record(
     html = service.client.get(f"/runs/{tuesday['id']}").text
     assert "no recorded change" not in html
     assert "promptVersion" in html
+    versions = service.get("/agents/agent-001/versions", benchmarkId="bench-001")
+    assert (versions["versions"], versions["unknownRuns"]) == ([], 2)
+    assert "promptVersion" in service.client.get("/agents/agent-001").text
 
 
 def test_run__no_recorded_change_names_what_is_the_same(
@@ -95,19 +102,6 @@ def test_alert__names_the_slice_that_fell_alone(
     [message] = service.list_items("/inbox")
     assert "topic:refund" in " ".join(message["items"][0]["sentences"])
     assert "topic:refund" in service.client.get(f"/alerts/events/{alert['id']}").text
-
-
-def test_compared_runs__say_what_changed_between_them(
-    service: Service, complete_run: CompleteRun
-) -> None:
-    monday = complete_run("monday", _night(range(5), BEFORE))
-    tuesday = complete_run("tuesday", _night(range(25), AFTER))
-
-    compared = service.get(
-        "/benchmark-runs/compare", baseline=monday["id"], candidate=tuesday["id"]
-    )["whatChanged"]
-    stored = service.get(f"/benchmark-runs/{tuesday['id']}/attributes")["whatChanged"]
-    assert compared["differences"] == stored["differences"]
 
 
 def test_agent_versions__have_their_runs_and_kpis_and_are_compared(
@@ -148,13 +142,3 @@ def test_agent_versions__a_run_with_the_old_prompt_tells_model_and_prompt_apart(
     html = service.client.get("/agents/agent-001", params=chosen).text
     assert "gpt-5.2-mini" in html
     assert "Never seen apart" not in html
-
-
-def test_agent_versions__without_attributes_says_what_to_record(
-    service: Service, complete_run: CompleteRun
-) -> None:
-    complete_run("monday", traces(range(5)))
-
-    versions = service.get("/agents/agent-001/versions", benchmarkId="bench-001")
-    assert (versions["versions"], versions["unknownRuns"]) == ([], 1)
-    assert "promptVersion" in service.client.get("/agents/agent-001").text

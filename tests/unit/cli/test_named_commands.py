@@ -4,6 +4,7 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,7 +54,7 @@ def resolve(text: str) -> None:
     Raises: `UnknownCommandError`.
     """
     program, *words = split(text)
-    command = typer.main.get_command(PROGRAMS[program])
+    command = load_program(program)
     for word in words:
         if END.match(word):
             return
@@ -66,6 +67,11 @@ def resolve(text: str) -> None:
                     return
                 raise UnknownCommandError(f"{text!r}: no command {word!r}")
             command = load_command(children[word])
+
+
+@cache
+def load_program(name: str) -> Any:
+    return typer.main.get_command(PROGRAMS[name])
 
 
 def split(text: str) -> list[str]:
