@@ -12,6 +12,10 @@ WITHOUT_COLORS: Final[dict[str, Any]] = {
     "runOnly": {"type": "tag", "values": TAGS},
     "rules": {rule: {"enabled": False} for rule in COLOR_RULES},
 }
+WITHOUT_COLORS_AND_SIZES: Final[dict[str, Any]] = {
+    **WITHOUT_COLORS,
+    "rules": {**WITHOUT_COLORS["rules"], "target-size": {"enabled": False}},
+}
 ONLY_COLORS: Final[dict[str, Any]] = {"runOnly": {"type": "rule", "values": COLOR_RULES}}
 RUN: Final = """([elements, options]) => axe.run(
   elements ? { include: elements.map(index => window.elementsOfStyles[index]) } : document,
@@ -39,8 +43,8 @@ FIND_STYLES: Final = """() => {
   while (texts.nextNode()) if (texts.currentNode.data.trim()) elements.add(texts.currentNode.parentElement);
   for (const element of elements) {
     if (!element.checkVisibility({ visibilityProperty: true })) continue;
-    const own = getComputedStyle(element), letters = element.textContent.match(/[\\p{L}\\p{N}]/gu) ?? [];
-    const key = [element.localName, element.matches(":disabled, [aria-disabled=true] *"), letters.length > 1, own.color, own.fill, own.fontSize, own.fontWeight, own.textShadow,
+    const own = getComputedStyle(element), hasLetters = /[\\p{L}\\p{N}].*?[\\p{L}\\p{N}]/su.test(element.textContent);
+    const key = [element.localName, element.matches(":disabled, [aria-disabled=true] *"), hasLetters, own.color, own.fill, own.fontSize, own.fontWeight, own.textShadow,
       own.textDecorationLine, element.parentElement && getComputedStyle(element.parentElement).color, styleOfBoxes(element)].join(" ");
     if (!found.has(key)) found.set(key, element);
   }
@@ -51,16 +55,18 @@ FIND_STYLES: Final = """() => {
 _checked_styles: set[str] = set()
 
 
-def find_violations(page: Page) -> list[str]:
+def find_violations(page: Page, *, has_sizes: bool = True) -> list[str]:
     """The violations of a page, those of its colors in the light and the dark theme, which stays.
 
     A combination of colors and font that was found right is not checked again, on any page: that
-    would take most of the time. `find_color_violations` checks all texts. Closed parts are opened; an
-    open menu would cover others.
+    would take most of the time. `find_color_violations` checks all texts. The sizes of links and
+    buttons, which take axe-core as long as all other rules, can be left out. Closed parts are opened;
+    an open menu would cover others.
     """
     _prepare(page)
     page.emulate_media(color_scheme="light")
-    violations: list[str] = page.evaluate(RUN, [None, WITHOUT_COLORS])
+    rules = WITHOUT_COLORS if has_sizes else WITHOUT_COLORS_AND_SIZES
+    violations: list[str] = page.evaluate(RUN, [None, rules])
     violations += _find_new_color_violations(page)
     page.emulate_media(color_scheme="dark")
     return violations + _find_new_color_violations(page)

@@ -37,48 +37,62 @@ def delete_used_agent(page: Page) -> None:
     page.get_by_role("button", name="Delete").click()
 
 
-OPENED: dict[int, Callable[[Page], object]] = {
-    401: enter_wrong_key,
-    403: lambda page: page.goto("/keys"),
-    404: lambda page: page.goto("/runs/no-such-run"),
-    409: delete_used_agent,
-    422: lambda page: page.goto("/runs?sort=color"),
-    500: lambda page: page.goto("/"),
-    503: lambda page: page.goto("/"),
-}
+OPENED: dict[int, Callable[[Page], object]] = {401: enter_wrong_key, 409: delete_used_agent}
+PATHS = {403: "/keys", 404: "/runs/no-such-run", 422: "/runs?sort=color", 500: "/", 503: "/"}
 FAILURES = {500: RuntimeError("a mistake"), 503: Unavailable("the database does not answer")}
 
 
 @pytest.mark.parametrize("status", OPENED)
-def test_error_page__names_the_next_step(
-    status: int, month: Site, site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_page__names_the_next_step(status: int, month: Site, site: Site) -> None:
     """What is wrong, the id of the request to copy, a link back; criterion 31 for a refused login. The others have the
     template of `/no-such-page`, which `test_page__is_accessible_in_both_themes` judges."""
-    key = site.service.post("/keys", {"name": "a reader", "role": "read"})["token"]
-    page = site.open("/system", context=site.context(key=key) if status == 403 else None)
-    if status in FAILURES:
-
-        def fail(*_: object) -> None:
-            raise FAILURES[status]
-
-        monkeypatch.setattr(queries, "read_overview", fail)
+    page = site.open("/system")
     with page.expect_response(lambda response: response.status == status):
         OPENED[status](page)
     if status == 401:
         assert find_violations(page) == []
         expect(page.get_by_label("API key")).to_have_attribute("aria-invalid", "true")
         return
-    expect(page.locator("main")).to_contain_text(f"Error {status}")
-    expect(page.locator("main").get_by_role("link", name="Morning")).to_be_visible()
+    assert_error_is_explained(page.content(), status)
     request_id = page.locator("main code").last.inner_text()
     page.get_by_role("button", name=f"Copy {request_id}").click()
     expect(page.locator("#live")).to_have_text("Copied")
-    content = page.content()
+
+
+@pytest.mark.parametrize("status", PATHS)
+def test_error_page__of_each_status_has_the_id_of_the_request_and_a_link_back(
+    status: int, module_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = dict(HTML)
+    if status == 403:
+        key = module_service.post("/keys", {"name": "a reader", "role": "read"})["token"]
+        headers["Authorization"] = f"Bearer {key}"
+    if status in FAILURES:
+
+        def fail(*_: object) -> None:
+            raise FAILURES[status]
+
+        monkeypatch.setattr(queries, "read_overview", fail)
+    response = module_service.client.get(PATHS[status], headers=headers)
+    assert response.status_code == status
+    assert_error_is_explained(response.text, status)
+
+
+def assert_error_is_explained(html: str, status: int) -> None:
+    main = main_of(html)
+    assert f"Error {status}" in main
+    assert re.search(r'<a [^>]*href="/"[^>]*>Morning</a>', main)
+    request_id = re.findall(r"<code>([^<]+)</code>", main)[-1]
+    assert f'aria-label="Copy {request_id}"' in main
     # The text of an unexpected error may contain a secret.
-    assert "a mistake" not in content
+    assert "a mistake" not in html
     # Errors of the API have Markdown: a page shows code as an element.
-    assert "`" not in page.locator("main").inner_text()
+    assert "`" not in main
+
+
+def main_of(html: str) -> str:
+    [main] = re.findall("<main.*</main>", html, re.DOTALL)
+    return str(main)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +108,7 @@ def test_error_page__names_the_next_step(
 def test_error_page__is_titled_in_plain_words_and_links_to_its_section(
     path: str, title: str, section: str, module_service: Service
 ) -> None:
-    html = module_service.client.get(path, headers=HTML).text
-    main = re.search("<main.*</main>", html, re.DOTALL)
-    assert main is not None
-    assert re.search(f"<h1[^>]*>{title}</h1>", main[0])
-    assert re.search(f"<a [^>]*>{section}</a>", main[0])
-    assert "`" not in main[0]
+    main = main_of(module_service.client.get(path, headers=HTML).text)
+    assert re.search(f"<h1[^>]*>{title}</h1>", main)
+    assert re.search(f"<a [^>]*>{section}</a>", main)
+    assert "`" not in main

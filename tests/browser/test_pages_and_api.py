@@ -336,12 +336,20 @@ def read_operations(html: str) -> Iterator[str]:
                 break
 
 
-def find_operations(method: str, path: str) -> Iterator[str]:
+@cache
+def find_operations(method: str, path: str) -> list[str]:
     """The operation of a request; a fixed path comes before one with parameters."""
-    for template, operations in sorted(
-        api_document()["paths"].items(), key=lambda item: item[0].count("{")
-    ):
-        pattern = re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template))
-        if method.lower() in operations and re.fullmatch(pattern, path):
-            yield operations[method.lower()]["operationId"]
-            return
+    for pattern, operations in api_routes():
+        if method.lower() in operations and pattern.fullmatch(path):
+            return [operations[method.lower()]["operationId"]]
+    return []
+
+
+@cache
+def api_routes() -> list[tuple[re.Pattern[str], dict[str, Any]]]:
+    """The pattern of each path of the API with its operations, those without parameters first."""
+    paths = sorted(api_document()["paths"].items(), key=lambda item: item[0].count("{"))
+    return [
+        (re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template))), operations)
+        for template, operations in paths
+    ]
