@@ -25,7 +25,7 @@ SIZES: Final = tuple(
 METRICS: Final = ("ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")
 PROCESSES: Final = 2  # metric processes of the service, and processes of the peer
 WARM_UP: Final = 2_000
-# The first runs that are compared import numpy and scipy into each metric process, once.
+# The first runs that are compared import numpy into each metric process, once.
 WARM_UP_RUNS: Final = 4
 IDLE_S: Final = 20.0
 # The peer of a larger run would take most of an hour; its time grows with the number of traces.

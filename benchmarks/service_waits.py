@@ -23,7 +23,7 @@ from mosaico.core.web.page_paths import comparison_page_path, run_page_path
 from mosaico.overview import sample_data
 
 ITEMS: Final = 1_000
-# The first runs that are compared import numpy and scipy into each metric process, once.
+# The first runs that are compared import numpy into each metric process, once.
 WARM_UP_RUNS: Final = 3
 POLL_S: Final = 0.05
 ALERT_S: Final = 2.0

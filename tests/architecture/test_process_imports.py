@@ -1,4 +1,4 @@
-"""What a process loads: none loads numpy or scipy to answer or to parse, only the API loads FastAPI.
+"""What a process loads: none loads numpy to answer or to parse, only the API loads FastAPI.
 
 One interpreter imports one thing after the other: what a later step must not load, no earlier one does.
 """
@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.processes import LIVENESS_S
 
-NUMERICAL = {"numpy", "scipy"}
+NUMERICAL = {"numpy"}
 SANDBOX = {"bashkit"}
 WEB = {"fastapi", "starlette"}
 # Libraries of 9 MiB that an API process needs rarely.
@@ -27,10 +27,6 @@ STEPS = {
     "mosaico.worker": "import mosaico.worker",
     "mosaico.main": "import mosaico.main",
     "plugins": "from mosaico.plugin_loading import load_plugins; load_plugins()",
-    "comparison": (
-        "from mosaico.comparison.child_computation import compute;"
-        " from mosaico.statistics.multiplicity import benjamini_hochberg; benjamini_hochberg([0.1])"
-    ),
 }
 
 
@@ -53,13 +49,8 @@ def test_plugins__load_neither_the_sandbox_nor_rarely_used_libraries() -> None:
     assert not _packages_after("plugins") & (SANDBOX | RARE)
 
 
-def test_comparison__does_not_load_all_of_scipy() -> None:
-    """`scipy.stats` takes half a second of CPU and 40 MiB in each metric process."""
-    assert "scipy.stats" not in _modules_after_each_step()["comparison"]
-
-
-def test_commands_of_files__load_no_server_and_no_distributions(tmp_path: Path) -> None:
-    """The database takes half a second of CPU to import and `scipy.stats` as long: they are most of a short command."""
+def test_commands_of_files__load_no_server(tmp_path: Path) -> None:
+    """The database takes half a second of CPU to import: that is most of a short command."""
     before, after = tmp_path / "before.jsonl", tmp_path / "after.jsonl"
     for file, passed in ((before, 18), (after, 17)):
         rows = ({"id": f"i{number}", "pass": number < passed} for number in range(20))
@@ -77,7 +68,7 @@ def test_commands_of_files__load_no_server_and_no_distributions(tmp_path: Path) 
     loaded = {name: {*modules} for name, modules in _modules_after(steps, tmp_path).items()}
     for modules in loaded.values():
         assert "mosaico.traces.files.trace_file" in modules
-        assert not modules & {"sqlalchemy", "psycopg", "scipy.stats", "fastapi", "starlette"}
+        assert not modules & {"sqlalchemy", "psycopg", "fastapi", "starlette"}
         # What reads settings, texts of other scripts and event loops takes 0.05 s each.
         assert not modules & {"pydantic_settings", "regex", "asyncio"}
     assert not (loaded["score of Python"] | loaded["score"]) & NUMERICAL

@@ -13,7 +13,7 @@ import pytest
 
 from mosaico.metrics import providers
 
-# A child that loads its metrics finds these modules imported, with numpy and scipy.
+# A child that loads its metrics finds these modules imported, with numpy.
 METRICS = tuple(
     module.name for module in pkgutil.walk_packages(providers.__path__, f"{providers.__name__}.")
 )

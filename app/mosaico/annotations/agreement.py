@@ -1,6 +1,6 @@
 """How far annotators agree: Cohen's kappa of two, Krippendorff's alpha of any number; pure.
 
-Imports scipy: call it only in a child process. Nothing weighs "partly" nearer to "right" than "wrong" is. Sources: Cohen
+Nothing weighs "partly" nearer to "right" than "wrong" is. Sources: Cohen
 1960; Krippendorff 2011, for nominal data; the intervals are of the jackknife over answers (Efron and Stein 1981).
 """
 
@@ -11,6 +11,7 @@ from itertools import combinations
 from typing import Final, NamedTuple, TypeAlias
 
 from mosaico.annotations.schemas import AgreementMeasure, PairAgreement
+from mosaico.statistics.distributions import t_quantile
 
 # What each annotator says of one answer.
 Labels: TypeAlias = Mapping[str, str]
@@ -115,9 +116,6 @@ def _interval(
     """The 95 % interval by leaving out one answer at a time: equal answers leave equal values, so each pattern is
     left out once. None where a value is not defined or none differs.
     """
-    # Only in a child process.
-    from scipy.special import stdtrit
-
     count = patterns.total()
     weighted: list[tuple[int, float]] = []
     for pattern, weight in patterns.items():
@@ -130,5 +128,5 @@ def _interval(
     error = math.sqrt(squares * (count - 1) / count)
     if error == 0.0:
         return None
-    reach = float(stdtrit(count - 1, 0.975)) * error
+    reach = t_quantile(0.975, count - 1) * error
     return max(-1.0, value - reach), min(1.0, value + reach)

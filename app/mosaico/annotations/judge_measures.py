@@ -1,4 +1,4 @@
-"""A judge against people: agreement, bias, drift, and the mean of its scores, corrected by annotations. Imports numpy and scipy."""
+"""A judge against people: agreement, bias, drift, and the mean of its scores, corrected by annotations. Imports numpy."""
 
 import math
 from collections import defaultdict

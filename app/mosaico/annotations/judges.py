@@ -58,7 +58,7 @@ def list_newest_runs(session: Session, benchmark_id: str, limit: int) -> list[Be
 def _measure_judges(
     db: Database, benchmark_id: str, min_agreement: float | None
 ) -> list[JudgeView]:
-    # numpy and scipy, only in a child process.
+    # numpy, only in a child process.
     from mosaico.annotations.judge_measures import measure_judge
 
     with db.read() as session:

@@ -1,4 +1,4 @@
-"""The judges of a run that ends, against people. Imports numpy and scipy; call it only in a process that computes."""
+"""The judges of a run that ends, against people. Imports numpy; call it only in a process that computes."""
 
 from collections.abc import Mapping, Sequence
 

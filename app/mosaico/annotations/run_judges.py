@@ -135,7 +135,7 @@ def _measure(
 def _measure_in_child(
     judges: Sequence[JudgeScores], min_agreement: float | None
 ) -> list[MeasuredJudge]:
-    # numpy and scipy, only in a child process.
+    # numpy, only in a child process.
     from mosaico.annotations.run_judge_measures import measure_run_judge
 
     return [measure_run_judge(judge, min_agreement) for judge in judges]

@@ -257,7 +257,7 @@ def _without_counted(spec: ComparisonSpec, error: CallLost) -> ComparisonSpec:
 def compute_in_child(
     spec: ComparisonSpec, kpi_values: Mapping[str, float]
 ) -> tuple[ComparisonResult, RunPoints]:
-    """`compute` and `points_of_run`: numpy and scipy are imported in a child process only."""
+    """`compute` and `points_of_run`: numpy is imported in a child process only."""
     from mosaico.comparison.child_computation import compute
     from mosaico.comparison.series_levels import points_of_run
 

@@ -1,6 +1,6 @@
 """Values, intervals and changes of runs by category; a category is a tag `field:name` of items.
 
-Imports numpy and scipy; call it only in a process that computes.
+Imports numpy; call it only in a process that computes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

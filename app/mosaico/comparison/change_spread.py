@@ -1,6 +1,6 @@
 """The spread of a KPI's or metric's change, estimated from the latest runs of a benchmark.
 
-Imports numpy and scipy; call it only in a process that computes.
+Imports numpy; call it only in a process that computes.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Computes intervals and changes of a run from item matrices; runs in a child process.
 
-Imports numpy and scipy; call it only in a process that computes.
+Imports numpy; call it only in a process that computes.
 """
 
 import math

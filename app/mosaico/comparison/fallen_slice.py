@@ -26,7 +26,7 @@ def find_fallen_slice(
 ) -> FallenSlice | None:
     """The slice that fell alone by the metric that decides; None without one, and for runs without shared items.
 
-    `judged` are the KPIs and metrics that decide, and `features` those of `ItemAttributes`. Imports numpy and scipy;
+    `judged` are the KPIs and metrics that decide, and `features` those of `ItemAttributes`. Imports numpy;
     call it only in a worker process.
     """
     from mosaico.statistics import slices

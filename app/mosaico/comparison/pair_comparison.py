@@ -110,7 +110,7 @@ class RunPair:
 
 
 def compare(pair: RunPair) -> Comparison:
-    """The comparison of the candidate with the baseline. Imports numpy and scipy."""
+    """The comparison of the candidate with the baseline. Imports numpy."""
     from mosaico.comparison.child_computation import compute
 
     baseline, candidate = pair.baseline, pair.candidate
@@ -202,7 +202,7 @@ def _metric_comparisons(
 def _enriched_features(
     candidate: ComparisonSide, pairing: ItemPairing, flips: Sequence[Flip]
 ) -> list[EnrichedFeature]:
-    """The features that are more frequent among the regressed items. Imports scipy."""
+    """The features that are more frequent among the regressed items. Imports numpy."""
     from mosaico.statistics.multiplicity import enriched_features
 
     regressed = frozenset(flip.item_id for flip in flips if flip.harm > 0)
@@ -223,9 +223,9 @@ def _category_comparisons(
     pair: RunPair, comparison: RunComparison
 ) -> tuple[list[CategoryComparison], int, str | None]:
     """The changes by category, the number of categories after those, and the last one before them; none for fewer
-    than two categories or an invalid run. Imports numpy and scipy.
+    than two categories or an invalid run. Imports numpy.
     """
-    # numpy and scipy are imported in processes that compute only.
+    # numpy is imported in processes that compute only.
     from mosaico.comparison.category_values import (
         CATEGORY_FIELD,
         categories_of,

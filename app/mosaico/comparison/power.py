@@ -154,7 +154,7 @@ def measure_runs(
 
 
 def estimate_powers(runs: MeasuredRuns, size: BenchmarkSize) -> list[PowerView]:
-    """The power of each KPI and each metric, KPIs first. Imports numpy and scipy."""
+    """The power of each KPI and each metric, KPIs first. Imports numpy."""
     failures, views = ValueFailures(), []
     for subject in _subjects(runs.plan, runs.run.values):
         name = subject.name
@@ -172,7 +172,7 @@ def estimate_powers(runs: MeasuredRuns, size: BenchmarkSize) -> list[PowerView]:
 def estimate_drops(
     runs: MeasuredRuns, metric: str, choose_drops: Callable[[PowerView], Sequence[float]]
 ) -> list[PowerView]:
-    """What the runs detect of a metric, then what each of the drops needs that are chosen by it. Imports numpy and scipy."""
+    """What the runs detect of a metric, then what each of the drops needs that are chosen by it. Imports numpy."""
     [subject] = [subject for subject in _subjects(runs.plan, [metric]) if subject.kind == "METRIC"]
     spread = _spread(subject, runs)
     size = BenchmarkSize(None, None, None)
@@ -209,7 +209,7 @@ def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -
 
 
 def _spread(subject: _PowerSubject, runs: MeasuredRuns) -> "ChangeSpread | None":
-    # numpy and scipy are imported in the child process only.
+    # numpy is imported in the child process only.
     from mosaico.comparison.change_spread import estimate_spread
 
     comparison = RunComparison(plan=runs.plan, kpis=(), baseline=None)
@@ -290,7 +290,7 @@ def _view(
 def _estimate_detectable(
     name: str, spread: "ChangeSpread", items: int, trials: int, drop: float | None, clusters: int
 ) -> _Estimate:
-    # As in `_estimate`: only the child process imports scipy.
+    # As in `_estimate`: only the child process imports numpy.
     from mosaico.statistics.power import items_needed, items_to_detect_any, trials_needed
 
     effect = spread.detectable(items, trials) if items else math.inf

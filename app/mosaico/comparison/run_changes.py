@@ -1,6 +1,6 @@
 """The changes of KPIs and metrics between two runs: one test for each.
 
-Imports numpy and scipy; call it only in a process that computes.
+Imports numpy; call it only in a process that computes.
 """
 
 import math

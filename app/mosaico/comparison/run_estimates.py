@@ -1,6 +1,6 @@
 """The values of one run and their intervals, from its item matrix; runs in a child process.
 
-Imports numpy and scipy; call it only in a process that computes.
+Imports numpy; call it only in a process that computes.
 """
 
 import math

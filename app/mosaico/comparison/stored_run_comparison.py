@@ -193,7 +193,7 @@ def read_categories(
     db: Database, run_id: str, field: str, after: str | None, limit: int
 ) -> CategoryPage:
     """The metrics and KPIs of a completed run by category: the tags `field:…` of its items. Imports
-    numpy and scipy.
+    numpy.
 
     Raises: the errors of `get_comparable_run`.
     """

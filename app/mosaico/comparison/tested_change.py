@@ -1,6 +1,6 @@
 """A tested change between two runs, and its verdict in the unit of the value.
 
-Imports numpy and scipy; call it only in a process that computes.
+Imports numpy; call it only in a process that computes.
 """
 
 import math

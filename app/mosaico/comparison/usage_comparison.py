@@ -26,7 +26,7 @@ def compare_usage(
     *,
     left_out: Collection[str],
 ) -> list[MetricComparison]:
-    """The changes of the usage figures, by the terms of what is `judged`. Imports numpy and scipy."""
+    """The changes of the usage figures, by the terms of what is `judged`. Imports numpy."""
     from mosaico.comparison.child_computation import compute
 
     spec = replace(

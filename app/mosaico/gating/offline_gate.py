@@ -45,7 +45,7 @@ def gate_files(
     warn: Callable[[str], None] = lambda _: None,
     earlier: Sequence[ResultSource] = (),
 ) -> GateResult:
-    """The gate result of two files with these metrics. Imports numpy and scipy. `announce` gets a line that says what
+    """The gate result of two files with these metrics. Imports numpy. `announce` gets a line that says what
     was read and what decides, `warn` the warning of `pair_files`, which reads the `earlier` runs.
 
     Raises: the errors of `reader`, and `NothingToGate`.

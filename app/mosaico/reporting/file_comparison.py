@@ -32,7 +32,7 @@ def compare_results(
     earlier: Sequence[ResultSource] = (),
     run_sd: float | None = None,
 ) -> ComparedFiles:
-    """The comparison of two files of results with these metrics. Imports numpy and scipy. `warn`, `about`,
+    """The comparison of two files of results with these metrics. Imports numpy. `warn`, `about`,
     `earlier` and `run_sd`: see `pair_files`.
 
     Raises: the errors of `reader`, and `NothingToGate` for a file without results.

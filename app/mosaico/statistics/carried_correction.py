@@ -1,5 +1,5 @@
 """The mean over the items of a run that people would give, from the scores of a judge and annotations of any answers that
-the same judge scored. Needs numpy and scipy.
+the same judge scored. Needs numpy.
 
 People annotate after a run. So the annotated answers are mostly those of earlier runs, and the agent may have changed
 since: their share of right answers says nothing of this run, and neither do the mean error of the judge (a kind judge errs
@@ -23,8 +23,8 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy import special
 
+from mosaico.statistics.distributions import t_quantile
 from mosaico.statistics.intervals import Interval
 from mosaico.statistics.jackknife import jackknife
 from mosaico.statistics.judge_agreement import MIN_ITEMS, MIN_OF_EACH, AnnotatedAnswers
@@ -95,7 +95,7 @@ def carry_correction(judged: JudgedRun) -> CarriedCorrection:
     line = _fit(judged)
     if np.isin(answered.scores, (0.0, 1.0)).all():
         line = line.widened(right, wrong)
-    quantile = -float(special.stdtrit(items - 2, _ALPHA / 2))
+    quantile = -t_quantile(_ALPHA / 2, items - 2)
     interval = _quotient_interval(line, quantile * quantile)
     if interval is None:
         return _none(

@@ -1,4 +1,4 @@
-"""The test of a change between two runs, and its interval. Needs numpy and scipy.
+"""The test of a change between two runs, and its interval. Needs numpy.
 
 One closed form for every KPI and metric: Student's t of what the items contribute to the change
 (`mosaico.items.formulas.linearization`), summed over units (clusters, or the items themselves). The
@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
+from mosaico.statistics.distributions import t_cdf, t_quantile
 from mosaico.statistics.intervals import Interval, unseen_share
 from mosaico.statistics.trials import FloatArray, IntArray, hall_limit, hall_statistic, unit_sums
 from mosaico.statistics.verdict_rules import CONFIDENCE
@@ -85,7 +85,7 @@ class ChangeTest:
         error = math.hypot(self.error, math.sqrt(runs.variance))
         widened = replace(self, runs=runs, error=error, _ends=(low, high))
         statistic = (low if self.effect > 0 else high).statistic()
-        return replace(widened, p=2 * float(special.stdtr(widened.test_degrees, -statistic)))
+        return replace(widened, p=2 * t_cdf(-statistic, widened.test_degrees))
 
     def among(self, units: IntArray, count: int) -> "ChangeTest":
         """The test as one of `count` units; `units` are the positions of its own among them."""
@@ -97,7 +97,7 @@ class ChangeTest:
         """The interval at the level 1 - alpha; None when it is unknown."""
         if self._ends is None:
             return self._without_spread(alpha)
-        quantile = float(special.stdtrit(self.test_degrees, 1 - alpha / 2))
+        quantile = t_quantile(1 - alpha / 2, self.test_degrees)
         low, high = (ends.limit(quantile) for ends in self._ends)
         return self._within_width(low, high)
 
@@ -196,12 +196,12 @@ def paired_change_test(
     statistic = ends[0 if effect > 0 else 1].statistic()
     return ChangeTest(
         effect=effect,
-        p=2 * float(special.stdtr(degrees, -statistic)),
+        p=2 * t_cdf(-statistic, degrees),
         error=float(ends[0].errors[0]) / math.sqrt(count),
         degrees=degrees,
         units=count,
         unit_changes=sums,
-        can_decide=2 * special.stdtr(degrees, -math.sqrt(count * (count - 1))) < 0.05,  # noqa: PLR2004
+        can_decide=2 * t_cdf(-math.sqrt(count * (count - 1)), degrees) < 0.05,  # noqa: PLR2004
         width=width,
         skewness=skewness,
         _ends=(ends[0], ends[1]),
@@ -375,7 +375,7 @@ def unpaired_change_test(
     ]
     return ChangeTest(
         effect=effect,
-        p=2 * float(special.stdtr(degrees, -abs(effect) / error)),
+        p=2 * t_cdf(-abs(effect) / error, degrees),
         error=error,
         degrees=degrees,
         units=min(counts),

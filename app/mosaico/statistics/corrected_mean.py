@@ -1,5 +1,4 @@
-"""The mean over items that people would give, from the scores of a judge and the annotations of some items. Needs numpy and
-scipy.
+"""The mean over items that people would give, from the scores of a judge and the annotations of some items. Needs numpy.
 
 The judge scores every item, people annotate a sample. The mean of the annotations is right but rests on few items; the
 mean of the scores rests on all items but has the judge's bias. The corrected mean moves the mean of the annotations by
@@ -16,8 +15,8 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy import special
 
+from mosaico.statistics.distributions import t_quantile
 from mosaico.statistics.intervals import Interval
 from mosaico.statistics.jackknife import Jackknifed, jackknife
 from mosaico.statistics.judge_agreement import MIN_ITEMS
@@ -146,7 +145,7 @@ def _interval(
         return None
     value, degrees = mean.value + center, units - estimated
     if limits is None:
-        reach = -float(special.stdtrit(degrees, _ALPHA / 2)) * math.sqrt(mean.spread.variance)
+        reach = -t_quantile(_ALPHA / 2, degrees) * math.sqrt(mean.spread.variance)
         return Interval(low=value - reach, high=value + reach) if reach > 0 else None
     width = limits.high - limits.low
     variance = mean.spread.variance / width**2 + contradicted_share**2

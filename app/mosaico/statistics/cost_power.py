@@ -1,4 +1,4 @@
-"""The minimum detectable effect of costs and times, by simulated runs. Needs numpy and scipy.
+"""The minimum detectable effect of costs and times, by simulated runs. Needs numpy.
 
 The test of a cost is less sensitive than its standard error suggests: one expensive item carries
 much of the change and of its spread alike, and few items rarely include the most expensive ones. So
@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from mosaico.statistics.change import OWN_WEIGHT
+from mosaico.statistics.distributions import t_quantile
 from mosaico.statistics.trials import FloatArray, IntArray
 from mosaico.statistics.verdict_rules import ALPHA, POWER
 
@@ -194,7 +194,7 @@ class _DrawnRuns(NamedTuple):
             plain=np.einsum("isu,jsu->ijs", values, values),
             own=np.einsum("su,su->s", relative, relative),
             units=units,
-            critical=float(special.stdtrit(degrees, 1 - ALPHA / 2)),
+            critical=t_quantile(1 - ALPHA / 2, degrees),
         )
 
     def powers(self, effects: FloatArray) -> FloatArray:

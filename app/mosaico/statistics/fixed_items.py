@@ -1,4 +1,4 @@
-"""Did exactly these items change? The test, its interval and its power. Needs numpy and scipy.
+"""Did exactly these items change? The test, its interval and its power. Needs numpy.
 
 The items are fixed: only their trials vary by chance. (Whether *other* items of this kind would change is the
 question of `mosaico.statistics.change`, which treats the items as a sample.) The test is a score test, stratified by
@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import special
 
+from mosaico.statistics.distributions import normal_cdf, normal_quantile, t_cdf, t_quantile
 from mosaico.statistics.intervals import Interval, unseen_share
 from mosaico.statistics.trials import REPEATED_TRIALS, FloatArray, ItemSums
 from mosaico.statistics.verdict_rules import ALPHA, POWER, TaskChanges
@@ -65,7 +65,7 @@ class FixedItemsChange:
                 return None
             reach = self.width * unseen_share(round(self.trials), confidence=1 - alpha)
             return Interval(low=-reach, high=reach)
-        reach = self._reach(float(special.stdtrit(self.runs.degrees, 1 - alpha / 2)))
+        reach = self._reach(t_quantile(1 - alpha / 2, self.runs.degrees))
         low, high = self.effect - reach, self.effect + reach
         if self.p < alpha:
             nearest = self.effect * _BEFORE_ZERO
@@ -104,7 +104,7 @@ def fixed_items_change(
     error = math.sqrt(null + runs.variance) if null > 0 else 0.0
     if not math.isfinite(effect + error):
         return None
-    p = 2 * float(special.stdtr(runs.degrees, -abs(effect) / error)) if error else 1.0
+    p = 2 * t_cdf(-abs(effect) / error, runs.degrees) if error else 1.0
     if before.are_binary and after.are_binary and _differing_trials(effect, after) < _LEAST_TRIALS:
         p = max(p, _NO_EVIDENCE_P)
     # All trials of all items change: the largest statistic that these numbers of trials allow.
@@ -116,7 +116,7 @@ def fixed_items_change(
         changes=changes,
         trials=float(after.n.sum()),
         width=width,
-        can_decide=2 * float(special.ndtr(-largest)) < ALPHA,
+        can_decide=2 * normal_cdf(-largest) < ALPHA,
         spread=float(at_estimate.sum()) / count**2,
         sample_spread=_sample_spread(before, after, changes),
         leverage=1 / ((float(totals.mean()) - 1) * count),
@@ -241,10 +241,9 @@ class FixedItemsPower:
         squares = (self.before - 1) * self.trial + (self.after - 1) * left
         null = exchange / (self.before + self.after - 1)
         null *= (squares + (sampled + square) / exchange) / self.items
-        quantiles = special.stdtrit(self.runs.degrees, 1 - ALPHA / 2), special.ndtri(POWER)
-        return float(
-            quantiles[0] * math.sqrt(null + self.runs.variance)
-            + quantiles[1] * math.sqrt(sampled / self.items + self.runs.variance)
+        quantiles = t_quantile(1 - ALPHA / 2, self.runs.degrees), normal_quantile(POWER)
+        return quantiles[0] * math.sqrt(null + self.runs.variance) + quantiles[1] * math.sqrt(
+            sampled / self.items + self.runs.variance
         )
 
 

@@ -1,8 +1,4 @@
-"""Confidence intervals of proportions, in closed form.
-
-They need only the normal quantile, so that this module works without scipy: the processes that
-answer requests and the command line import it.
-"""
+"""Confidence intervals of proportions, in closed form."""
 
 import math
 from dataclasses import dataclass

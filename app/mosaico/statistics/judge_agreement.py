@@ -1,4 +1,4 @@
-"""How far the scores of a judge agree with the annotations of people. Needs numpy and scipy.
+"""How far the scores of a judge agree with the annotations of people. Needs numpy.
 
 All four measures are functions of the same sums over answers, so one jackknife over units gives the interval of each.
 """
@@ -7,8 +7,8 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy import special
 
+from mosaico.statistics.distributions import t_quantile
 from mosaico.statistics.intervals import Interval
 from mosaico.statistics.jackknife import Jackknifed, SumStatistic, jackknife
 from mosaico.statistics.trials import FloatArray, IntArray
@@ -124,7 +124,7 @@ def _measure(rows: FloatArray, units: IntArray, statistic: SumStatistic, undefin
     if estimate.spread is None or estimate.spread.variance == 0.0:
         return Measure(value, None, "with any item less, the measure is the same or not defined")
     variance, degrees = estimate.spread
-    reach = -float(special.stdtrit(degrees, _ALPHA / 2)) * math.sqrt(variance)
+    reach = -t_quantile(_ALPHA / 2, degrees) * math.sqrt(variance)
     low, high = scale(estimate.value - reach), scale(estimate.value + reach)
     if statistic is _kappa:
         low, high = max(-1.0, low), min(1.0, high)

@@ -1,4 +1,4 @@
-"""How far the scores of a judge moved on answers that did not change. Needs numpy and scipy.
+"""How far the scores of a judge moved on answers that did not change. Needs numpy.
 
 The same answer to the same task should get the same score. Where it does not, the judge varies and not the agent. What
 it varies by chance from answer to answer is a part of the noise of trials; what moves all scores alike looks like a
@@ -9,8 +9,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
+from mosaico.statistics.distributions import t_quantile
 from mosaico.statistics.intervals import Interval
 from mosaico.statistics.jackknife import jackknife
 from mosaico.statistics.trials import FloatArray, IntArray
@@ -78,7 +78,7 @@ def _interval(moves: FloatArray, items: IntArray) -> Interval | None:
     shift = jackknife(rows, items, lambda sums: sums[..., 1] / sums[..., 0])
     if shift.spread is None or shift.spread.variance == 0.0:
         return None
-    quantile = -float(special.stdtrit(shift.spread.degrees, (1 - CONFIDENCE) / 2))
+    quantile = -t_quantile((1 - CONFIDENCE) / 2, shift.spread.degrees)
     reach = quantile * math.sqrt(shift.spread.variance)
     return Interval(low=shift.value - reach, high=shift.value + reach)
 

@@ -1,4 +1,4 @@
-"""Resamples of a KPI that jumps: percentiles, and formulas with a THRESHOLD or IF. Needs scipy.
+"""Resamples of a KPI that jumps: percentiles, and formulas with a THRESHOLD or IF. Needs numpy.
 
 The influence of an item does not describe a jump, so the KPI is computed again for resamples of
 the items, which are drawn with all their trials, and in whole clusters where items are clustered.
@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from mosaico.statistics.change import ChangeTest
+from mosaico.statistics.distributions import t_cdf, t_quantile
 from mosaico.statistics.intervals import Interval
 from mosaico.statistics.trials import FloatArray, IntArray, reduce_trials
 from mosaico.statistics.whole_runs import RunEffect
@@ -243,7 +243,7 @@ class _SwapTest(ChangeTest):
         return replace(widened, p=max(self.p, spread_p))
 
     def interval(self, alpha: float) -> Interval:
-        half_width = float(special.stdtrit(self.test_degrees, 1 - alpha / 2)) * self.error
+        half_width = t_quantile(1 - alpha / 2, self.test_degrees) * self.error
         low, high = self.effect - half_width, self.effect + half_width
         if self.p >= alpha:
             low, high = min(low, 0.0), max(high, 0.0)
@@ -253,7 +253,7 @@ class _SwapTest(ChangeTest):
 def _t_p(effect: float, error: float, degrees: float) -> float:
     if error == 0:
         return float(effect == 0)
-    return 2 * float(special.stdtr(degrees, -abs(effect) / error))
+    return 2 * t_cdf(-abs(effect) / error, degrees)
 
 
 def _mid_p(observed: float, swaps: FloatArray) -> float:

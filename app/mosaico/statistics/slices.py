@@ -1,10 +1,11 @@
-"""Whether one slice of the items fell alone: its items fell, and the others did not. Needs numpy and scipy."""
+"""Whether one slice of the items fell alone: its items fell, and the others did not. Needs numpy."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy import special
+
+from mosaico.statistics.distributions import t_cdf
 
 MIN_ITEMS: Final = 5
 # The largest slices; more would take longer, and none of them could be found.
@@ -99,4 +100,4 @@ def _fell(harms: np.ndarray) -> bool:
     error = harms.std(ddof=1) / np.sqrt(len(harms))
     if error == 0:
         return bool(harms.mean() > 0)
-    return bool(special.stdtr(len(harms) - 1, -harms.mean() / error) < ALPHA)
+    return t_cdf(float(-harms.mean() / error), len(harms) - 1) < ALPHA

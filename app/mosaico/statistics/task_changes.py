@@ -1,4 +1,4 @@
-"""Which single items changed by themselves, from the trials of each. Needs numpy and scipy.
+"""Which single items changed by themselves, from the trials of each. Needs numpy.
 
 A few broken items of many move the mean by less than a whole run may, while their own trials leave no doubt: no run
 that varies by a few points turns an item from ten passes of ten to none. So each item has a test of its own, at a level
@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from scipy import special
 
+from mosaico.statistics.distributions import normal_cdf, normal_quantile
 from mosaico.statistics.multiplicity import holm
 from mosaico.statistics.trials import REPEATED_TRIALS, FloatArray, ItemSums
 from mosaico.statistics.verdict_rules import ALPHA, TaskChanges
@@ -59,11 +59,12 @@ def _least(p_values: FloatArray) -> float:
 def _item_p(before: ItemSums, after: ItemSums, runs_variance: float) -> list[float]:
     """The p-value of each item: that of Fisher's test, for a change that varies as whole runs do, too."""
     counts = np.stack([before.n, before.total, after.n, after.total]).astype(int).T.tolist()
-    exact = np.array([fisher_p(*row) for row in counts])
-    widening = np.sqrt(1 + runs_variance / _exchange_variance(before, after))
-    # No quantile of 0.5: an item without any change has the p-value 1.
-    p_values: list[float] = (2 * special.ndtr(special.ndtri(exact / 2) / widening)).tolist()
-    return p_values
+    widening = np.sqrt(1 + runs_variance / _exchange_variance(before, after)).tolist()
+    # The quantile of 0.5 is 0: an item without any change has the p-value 1.
+    return [
+        2 * normal_cdf(normal_quantile(fisher_p(*row) / 2) / widened)
+        for row, widened in zip(counts, widening, strict=True)
+    ]
 
 
 def _exchange_variance(before: ItemSums, after: ItemSums) -> FloatArray:
@@ -78,7 +79,7 @@ def _exchange_variance(before: ItemSums, after: ItemSums) -> FloatArray:
 def fisher_p(first: int, first_passed: int, second: int, second_passed: int) -> float:
     """The two-sided p-value of a change of the share of passes, of so many trials.
 
-    Equals `scipy.stats.fisher_exact` within 1e-12, whose import is slow.
+    Equals `scipy.stats.fisher_exact` within 1e-12.
     """
     passed, ways = (
         first_passed + second_passed,

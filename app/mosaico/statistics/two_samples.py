@@ -1,4 +1,4 @@
-"""The test of a change between two runs of different items, such as samples of production. Needs numpy and scipy.
+"""The test of a change between two runs of different items, such as samples of production. Needs numpy.
 
 The samples may differ much in size, so that what holds for equal ones does not: the small sample alone decides how
 sure the change is, and where its values are skewed it is wrong more often on one side. Therefore shares are compared by
@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from mosaico.statistics.change import ChangeTest, SumVariance, UnitInfluences
+from mosaico.statistics.distributions import normal_cdf, t_quantile
 from mosaico.statistics.intervals import Interval
 from mosaico.statistics.trials import FloatArray
 from mosaico.statistics.value_interval import share_interval
@@ -100,7 +100,7 @@ def _newcombe(
     """The interval of the change between two shares; `runs` is what whole runs add, on the scale of shares."""
     first, second = baseline.interval(alpha), candidate.interval(alpha)
     difference = candidate.share - baseline.share
-    of_runs = -float(special.stdtrit(runs.degrees, alpha / 2)) * math.sqrt(runs.variance)
+    of_runs = -t_quantile(alpha / 2, runs.degrees) * math.sqrt(runs.variance)
     falls = candidate.share - second.low, first.high - baseline.share, of_runs
     rises = second.high - candidate.share, baseline.share - first.low, of_runs
     return Interval(low=difference - math.hypot(*falls), high=difference + math.hypot(*rises))
@@ -112,10 +112,10 @@ def _share_p(baseline: SampledShare, candidate: SampledShare, runs: RunEffect = 
     low, high = 0.0, _LARGEST_QUANTILE
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        interval = _newcombe(baseline, candidate, 2 * float(special.ndtr(-middle)), runs)
+        interval = _newcombe(baseline, candidate, 2 * normal_cdf(-middle), runs)
         has_zero = interval.low <= 0 if difference > 0 else interval.high >= 0
         low, high = (low, middle) if has_zero else (middle, high)
-    return 2 * float(special.ndtr(-high))
+    return 2 * normal_cdf(-high)
 
 
 def item_logarithms(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray] | None:

@@ -1,12 +1,12 @@
-"""The confidence interval of a value of one run. Needs numpy and scipy."""
+"""The confidence interval of a value of one run. Needs numpy."""
 
 import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import special
 
 from mosaico.statistics.change import UnitInfluences
+from mosaico.statistics.distributions import normal_quantile, t_cdf, t_quantile
 from mosaico.statistics.intervals import Interval, score_interval
 from mosaico.statistics.trials import FloatArray
 from mosaico.statistics.verdict_rules import CONFIDENCE
@@ -39,7 +39,7 @@ class ValueEstimate:
             return None
         if self.error == 0:
             return float(self.value >= threshold)
-        probability = float(special.stdtr(self.degrees, (self.value - threshold) / self.error))
+        probability = t_cdf((self.value - threshold) / self.error, self.degrees)
         # Numbers near the largest float have no error that could be computed.
         return probability if math.isfinite(probability) else None
 
@@ -69,7 +69,7 @@ def estimate_value(
             interval = _bounded(value, 0.0, count, 0.0, limits, passes)
         return ValueEstimate(value=value, interval=interval, error=None)
     variance, degrees = units.variance
-    error, quantile = math.sqrt(variance), float(special.stdtrit(degrees, (1 + CONFIDENCE) / 2))
+    error, quantile = math.sqrt(variance), t_quantile((1 + CONFIDENCE) / 2, degrees)
     if limits is not None:
         interval = _bounded(value, error, count, degrees, limits, passes)
     elif minimum == 0.0 and value > 0:
@@ -115,8 +115,8 @@ def share_interval(
         size = min(size, float(passes))
     if passes == units:
         # Single passes: their variance follows from the share and need not be estimated.
-        return score_interval(share, float(units), -float(special.ndtri(alpha / 2)))
-    return score_interval(share, size, -float(special.stdtrit(degrees, alpha / 2)))
+        return score_interval(share, float(units), -normal_quantile(alpha / 2))
+    return score_interval(share, size, -t_quantile(alpha / 2, degrees))
 
 
 def _bounded(

@@ -32,7 +32,7 @@ def test_package__import_loads_nothing_of_the_application() -> None:
 
 def test_plugins__load_neither_database_nor_numerical_libraries() -> None:
     names = "MetricSpec, Trace, Importer, read_table, Check, Evaluator"
-    heavy = {"sqlalchemy", "psycopg", "fastapi", "numpy", "scipy"}
+    heavy = {"sqlalchemy", "psycopg", "fastapi", "numpy"}
     assert not loaded_packages(f"from mosaico.plugins import {names}") & heavy
 
 

@@ -2,16 +2,7 @@
 
 import pytest
 
-from mosaico.statistics.mean_interval import mean_interval, mean_of, t_quantile
-from tests.support.references import IN_ONE_PROCESS, Reference
-
-stats = Reference("scipy.stats")
-
-
-@IN_ONE_PROCESS
-@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 10, 29, 100, 1000])
-def test_t_quantile__is_that_of_scipy(freedom: int) -> None:
-    assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), abs=0.03)
+from mosaico.statistics.mean_interval import mean_interval, mean_of
 
 
 def test_mean_interval__of_four_numbers() -> None:

@@ -15,6 +15,9 @@ from mosaico.statistics.power import (
     trials_needed,
 )
 from mosaico.statistics.verdict_rules import Remedy, Scale
+from tests.support.references import IN_ONE_PROCESS, Reference
+
+special = Reference("scipy.special")
 
 NUMBERS = st.builds(
     ChangeModel,
@@ -30,6 +33,18 @@ def test_detectable_in_errors__of_few_degrees_is_larger(degrees: float, errors: 
     # error itself varies (noncentral t).
     assert detectable_in_errors(degrees) == pytest.approx(errors, abs=0.02)
     assert detectable_in_errors(1e6) == pytest.approx(2.80, abs=0.005)
+
+
+@IN_ONE_PROCESS
+@pytest.mark.parametrize("degrees", [1, 2, 9, 40.5, 400])
+def test_detectable_in_errors__is_found_as_often_as_promised(degrees: float) -> None:
+    # The error at hand is as likely below as above each of these ratios; the error of the test is in the noncentral t.
+    parts = [(point + 0.5) / 2000 for point in range(2000)]
+    ratios = [math.sqrt(special.chdtri(degrees, 1 - part) / degrees) for part in parts]
+    critical = special.stdtrit(degrees, 0.975)
+    effect = detectable_in_errors(degrees)
+    missed = [special.nctdtr(degrees, effect * ratio, critical) for ratio in ratios]
+    assert 1 - math.fsum(missed) / len(missed) == pytest.approx(0.8, abs=5e-4)
 
 
 def test_detectable_effect__of_numbers_by_hand() -> None:

@@ -1,4 +1,4 @@
-"""Two runs whose change is tested, with what all formulas share. Imports numpy and scipy."""
+"""Two runs whose change is tested, with what all formulas share. Imports numpy."""
 
 from functools import cached_property
 

@@ -1,6 +1,6 @@
 """The statistics that one formula reads in two runs, and its change as a sum over items.
 
-Imports numpy and scipy; call it only in a process that computes.
+Imports numpy; call it only in a process that computes.
 """
 
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""The change of a formula between two runs of different items. Imports numpy and scipy."""
+"""The change of a formula between two runs of different items. Imports numpy."""
 
 import math
 from typing import NamedTuple

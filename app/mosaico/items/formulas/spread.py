@@ -1,6 +1,6 @@
 """The variation of the items of two runs, for the minimum detectable effect of a change.
 
-Imports numpy and scipy; call it only in a process that computes.
+Imports numpy; call it only in a process that computes.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """What the trials of exactly these items, and the scores of equal answers, tell about a change.
 
-Imports numpy and scipy; call it only in a process that computes.
+Imports numpy; call it only in a process that computes.
 """
 
 import math

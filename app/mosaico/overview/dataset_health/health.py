@@ -150,7 +150,7 @@ def _list_open_expectations(session: Session, subject: _Subject) -> list[WrongEx
 def _measure_values(
     db: Database, subject: _Subject, run: BenchmarkRun, decider: DecidingMetric
 ) -> dict[str, Any]:
-    # numpy and scipy, only in a process that computes.
+    # numpy, only in a process that computes.
     from mosaico.overview.dataset_health.item_values import (
         find_constant_items,
         find_flipping_items,
