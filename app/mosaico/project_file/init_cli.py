@@ -128,7 +128,7 @@ def _require_new(name: str, *, force: bool) -> None:
 
 
 def _discover(around: "Surroundings", kind: str | None, asker: "_Asker") -> "list[Discovery]":
-    """What was found; asks for the columns of results where nothing else was found. Raises: `NothingFound`."""
+    """What was found; asks for the columns of results where nothing else was found. Raises: `BadUsage`."""
     from mosaico.project_file.discoveries import Question, SetupKind, discover
     from mosaico.traces.files.column_mapping import parse_mapping
 
@@ -142,7 +142,7 @@ def _discover(around: "Surroundings", kind: str | None, asker: "_Asker") -> "lis
     if unknown_columns is None:
         return discoveries
     if around.columns or not asker.may_ask:
-        raise NothingFound(unknown_columns, hint=f"mosaico init --map {COLUMNS}")
+        raise BadUsage(unknown_columns, hint=f"mosaico init --map {COLUMNS}")
     columns = parse_mapping([asker(Question(unknown_columns, COLUMNS))])
     return _discover(replace(around, columns=columns), kind, asker)
 
