@@ -156,8 +156,23 @@ class Applier:
             fields["langfuseSecretKey"] = step.wanted["langfuseSecretKey"]
         current = self.names.in_words_of_file(stored.fields)
         body = api_body(kind, fields, current, stored.id, self._id_of)
+        self._forget_hidden(step)
         view = self._patch(step, body)
         self._save(step, stored.id, _stored(kind, view))
+
+    def _forget_hidden(self, step: Step) -> None:
+        """Record before a change that its hidden values are not known: if the answer gets lost, the next apply sends
+        them again. It could not tell them from the edit of somebody else.
+        """
+        hidden = {change.name for change in step.changes if change.is_hidden}
+        record = step.record
+        if not hidden or record is None or record.shown is None:
+            return
+        wanted, shown = (
+            {name: value for name, value in fields.items() if name not in hidden}
+            for fields in (record.wanted, record.shown)
+        )
+        self.api.post(RECORDS, self._record_body(step.key, record.object_id, wanted, shown))
 
     def _patch(self, step: Step, body: JSON) -> JSON:
         stored = step.stored

@@ -157,8 +157,21 @@ SUMMARY = FileObject(
 )
 
 
+def agent_with(**fields: str) -> ProjectFile:
+    """A file of one agent."""
+    key = ObjectKey(ObjectKind.AGENT, "a")
+    return ProjectFile(name="f", objects=(FileObject(key=key, fields=fields),))
+
+
+KEYS = [agent_with(langfuseSecretKey=key) for key in ("k1", "k2")]
+
+
 @settings(max_examples=60)
 @given(files(), files(), st.integers(1, 40), st.booleans())
+@example(agent_with(), KEYS[0], 1, True)
+@example(agent_with(), KEYS[0], 2, True)
+@example(*KEYS, 2, False)
+@example(*KEYS, 2, True)
 @example(ProjectFile(name="f", objects=()), ProjectFile(name="f", objects=(SUMMARY,)), 2, True)
 def test_failure__leaves_a_state_from_which_the_next_apply_reaches_the_end(
     first: ProjectFile, second: ProjectFile, number: int, after: bool
