@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
@@ -14,7 +14,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from mosaico.core.encryption import Secret
+from mosaico.core.http.retry import ExponentialBackoff, RetryPolicy
 from mosaico.core.llm_server import LlmServer
+from mosaico.llm.retry import COMPLETION_RETRIES, LlmRetryPolicy
 from tests.support.http import serving
 
 JSON = dict[str, Any]
@@ -189,3 +191,17 @@ def model_server() -> Iterator[ModelService]:
             yield models
         finally:
             models.released.set()
+
+
+def short_retries(
+    *, attempt_timeout_s: float, max_retries: int, first_wait_s: float, rate_limit_s: float = 10.0
+) -> LlmRetryPolicy:
+    """The retries of metrics, with shorter times."""
+    backoff = ExponentialBackoff(first_s=first_wait_s, longest_s=30.0)
+    return replace(
+        COMPLETION_RETRIES,
+        attempt_timeout_s=attempt_timeout_s,
+        transient=RetryPolicy(backoff=backoff, max_retries=max_retries, max_retry_after_s=30.0),
+        rate_limited=RetryPolicy(backoff=backoff, max_total_wait_s=rate_limit_s),
+        unreadable=RetryPolicy(backoff=backoff, max_retries=1),
+    )

@@ -37,7 +37,7 @@ from mosaico.harness.text_search import InvalidPattern, compile_pattern
 from mosaico.metrics.types import Direction
 from mosaico.traces.files.field_paths import FieldPath
 from mosaico.traces.production import Duration, ProductionTraces
-from mosaico.traces.redaction import RedactionRules
+from mosaico.traces.redaction import MAX_PATTERN_CHARS, RedactionRules
 from mosaico.traces.types import ExpectedItems
 
 MAX_KPIS = 100
@@ -45,7 +45,6 @@ MAX_METRICS = 100
 MAX_AGENTS = 1000
 MAX_FEATURES = 200
 MAX_INFRA_ERRORS = 50
-MAX_PATTERN_CHARS = 1000
 
 DEFAULT_METRICS = ("ROUGE", "BLEU", "ACCURACY", "PRECISION", "RECALL", "F1_SCORE")
 """Default metrics of a benchmark: the six metrics of the original system."""

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from mosaico.comparison.about_option import AboutOption
-from mosaico.comparison.run_sd_option import RunSdOption
+from mosaico.comparison.verdict_options import AboutOption, RunSdOption
 from mosaico.core.console.service import complete_ids, open_api
 from mosaico.core.console.table import JSON, Column, field, format_cell, print_table, tabulate
 from mosaico.core.console.terminal import (

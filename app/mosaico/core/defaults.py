@@ -42,3 +42,13 @@ MAX_SECRET_OVERLAP_S: Final = 30 * 24 * 3600
 BASELINE_RUNS: Final = 5
 # The history that a backtest of an alert rule replays.
 BACKTEST_DAYS: Final = 90
+
+# Limits of files and of exports of spans, unless a setting says otherwise: MiB of a part and of all parts, JSON values,
+# columns, spans with their values.
+IMPORT_PART_MB: Final = 256
+IMPORT_UNPACKED_MB: Final = 1024
+# Small values take up to thirty times the memory of their text. A file of 64 MiB with real conversations has 1.6
+# million.
+IMPORT_VALUES: Final = 4_000_000
+IMPORT_COLUMNS: Final = 10_000
+IMPORT_SPAN_VALUES: Final = 500_000

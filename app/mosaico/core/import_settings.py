@@ -5,6 +5,13 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from mosaico.core.defaults import (
+    IMPORT_COLUMNS,
+    IMPORT_PART_MB,
+    IMPORT_SPAN_VALUES,
+    IMPORT_UNPACKED_MB,
+    IMPORT_VALUES,
+)
 from mosaico.core.environment import EnvironmentSettings
 
 
@@ -19,20 +26,20 @@ class ImportSettings(EnvironmentSettings):
             description="Largest part of a file, in MiB, that is in memory at once: a JSON document, a line, a member"
             " of an archive, a row group of Parquet, a spreadsheet.",
         ),
-    ] = 256
+    ] = IMPORT_PART_MB
     import_unpacked_mb: Annotated[
         int,
         Field(ge=1, le=1_048_576, description="MiB to which a compressed file may unpack."),
-    ] = 1024
+    ] = IMPORT_UNPACKED_MB
     import_values: Annotated[
         int,
         Field(
             ge=1000, description="Largest number of JSON values in a document, a line or a member."
         ),
-    ] = 4_000_000
+    ] = IMPORT_VALUES
     import_columns: Annotated[
         int, Field(ge=10, description="Largest number of columns of a table.")
-    ] = 10_000
+    ] = IMPORT_COLUMNS
     import_span_values: Annotated[
         int,
         Field(
@@ -40,7 +47,7 @@ class ImportSettings(EnvironmentSettings):
             description="Largest number of messages in an export of OpenTelemetry: spans, events, attributes and their"
             " values.",
         ),
-    ] = 500_000
+    ] = IMPORT_SPAN_VALUES
     import_memory_mb: Annotated[
         int,
         Field(

@@ -6,8 +6,7 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from mosaico.comparison.about_option import AboutOption
-from mosaico.comparison.run_sd_option import RunSdOption
+from mosaico.comparison.verdict_options import AboutOption, RunSdOption
 from mosaico.core.console.service import complete_ids
 from mosaico.gating.history_options import HistoryOption
 from mosaico.metrics.file_options import METRICS_HELP, Better, Ranges

@@ -9,15 +9,13 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from mosaico.harness.results import ConversationEnding, NamedEnding
 from mosaico.llm.conversation import ChatMessage, Tool, Turn, Usage
 from mosaico.llm.prices import Price
 from mosaico.llm.request_size import TokenEstimate, estimate_conversation
-
-if TYPE_CHECKING:
-    import asyncio
+from mosaico.llm.reservations import Reservations
 
 
 class BudgetKind(StrEnum):
@@ -88,33 +86,6 @@ class UsedBudget(NamedTuple):
             known_output_tokens=self.output_tokens,
             known_usd=self.usd,
         )
-
-
-def _new_event() -> "asyncio.Event":
-    # Commands on files know the limits of a budget, and have no event loop.
-    import asyncio
-
-    return asyncio.Event()
-
-
-@dataclass(slots=True)
-class Reservations:
-    """The dollars that are kept for requests in flight."""
-
-    amounts: list[float] = field(default_factory=list)
-    _released: "asyncio.Event" = field(default_factory=_new_event)
-
-    def take(self, usd: float) -> None:
-        self.amounts.append(usd)
-
-    def release(self, usd: float) -> None:
-        self.amounts.remove(usd)
-        self._released.set()
-        self._released = _new_event()
-
-    async def wait(self) -> None:
-        """Wait until a request ends."""
-        await self._released.wait()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,6 +1,5 @@
 """A budget of model requests: how many may be sent, and what they may cost."""
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -9,6 +8,7 @@ from mosaico.core.errors import AppError
 from mosaico.llm.conversation import Usage
 from mosaico.llm.prices import NoPrice, Price
 from mosaico.llm.request_size import TokenEstimate, estimate_batch
+from mosaico.llm.reservations import Reservations
 from mosaico.llm.types import BatchResponse, RequestBatch
 
 if TYPE_CHECKING:
@@ -39,12 +39,11 @@ class RequestBudget:
     prices: Mapping[str, Price] = field(default_factory=dict)
     sent_count: int = 0
     spent_usd: float = 0.0
-    _reserved_usd: list[float] = field(default_factory=list, init=False)
+    _reserved: Reservations = field(default_factory=Reservations, init=False)
     _highest_cost_usd: float | None = field(default=None, init=False)
     _longest_output: int = field(default=0, init=False)
     _input_tokens: TokenEstimate = field(default_factory=TokenEstimate, init=False)
     _model_without_price: str | None = field(default=None, init=False)
-    _settled: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def admit(self, batch: RequestBatch) -> float:
         """Wait until one more request fits the budget; return the dollars that are kept for it.
@@ -54,22 +53,19 @@ class RequestBudget:
         """
         input_tokens = estimate_batch(batch)
         while not self._fits(self._expected_usd(batch[0].model, input_tokens)):
-            if not self._reserved_usd:
+            if not self._reserved.amounts:
                 if self._model_without_price is not None:
                     raise NoPrice(self._model_without_price)
                 raise LlmBudgetExhausted(self._reason(), hint="raise --max-requests or --max-usd")
-            await self._settled.wait()
+            await self._reserved.wait()
         expected_usd = self._expected_usd(batch[0].model, input_tokens)
         self.sent_count += 1
-        self._reserved_usd.append(expected_usd)
+        self._reserved.take(expected_usd)
         return expected_usd
 
     def settle(self, reserved_usd: float) -> None:
         """Count one request in flight less."""
-        self._reserved_usd.remove(reserved_usd)
-        # Those that wait run after the caller has delivered its answer.
-        self._settled.set()
-        self._settled = asyncio.Event()
+        self._reserved.release(reserved_usd)
 
     def add_cost(self, batch: RequestBatch, response: BatchResponse) -> BatchResponse:
         """Count the cost of a response, and return the response with it."""
@@ -98,9 +94,9 @@ class RequestBudget:
             return False
         if self.max_usd is None:
             return True
-        if self._highest_cost_usd is None and self._reserved_usd:
+        if self._highest_cost_usd is None and self._reserved.amounts:
             return False
-        return self.spent_usd + sum(self._reserved_usd) + expected_usd <= self.max_usd
+        return self.spent_usd + sum(self._reserved.amounts) + expected_usd <= self.max_usd
 
     def _is_request_limit_reached(self) -> bool:
         return self.max_requests is not None and self.sent_count >= self.max_requests

@@ -68,35 +68,17 @@ TURN_RETRIES: Final = LlmRetryPolicy(
 )
 
 
-def completion_retries(
-    *,
-    attempt_timeout_s: float = 120.0,
-    max_retries: int = 4,
-    first_wait_s: float = 1.0,
-    longest_wait_s: float = 30.0,
-    rate_limit_s: float = 300.0,
-    retry_timeouts: bool = True,
-) -> LlmRetryPolicy:
-    """For the requests of metrics, of which many are sent at the same time.
-
-    A rate limit is waited for up to `rate_limit_s` in total, with as many retries as that allows.
-    """
-    backoff = ExponentialBackoff(first_s=first_wait_s, longest_s=longest_wait_s)
-    return LlmRetryPolicy(
-        attempt_timeout_s=attempt_timeout_s,
-        # The Retry-After of an error page often comes from a proxy: it is respected up to a limit.
-        transient=RetryPolicy(
-            backoff=backoff, max_retries=max_retries, max_retry_after_s=longest_wait_s
-        ),
-        # By total time and not by number: with many requests in flight, most attempts of one of
-        # them meet a limit that the others have used up.
-        rate_limited=RetryPolicy(backoff=backoff, max_total_wait_s=rate_limit_s),
-        unreadable=RetryPolicy(backoff=backoff, max_retries=1),
-        retry_timeouts=retry_timeouts,
-    )
-
-
-COMPLETION_RETRIES: Final = completion_retries()
+# For the requests of metrics, of which many are sent at the same time.
+_COMPLETION_BACKOFF: Final = ExponentialBackoff(first_s=1.0, longest_s=30.0)
+COMPLETION_RETRIES: Final = LlmRetryPolicy(
+    attempt_timeout_s=120.0,
+    # The Retry-After of an error page often comes from a proxy: it is respected up to a limit.
+    transient=RetryPolicy(backoff=_COMPLETION_BACKOFF, max_retries=4, max_retry_after_s=30.0),
+    # By total time and not by number: with many requests in flight, most attempts of one of
+    # them meet a limit that the others have used up.
+    rate_limited=RetryPolicy(backoff=_COMPLETION_BACKOFF, max_total_wait_s=300.0),
+    unreadable=RetryPolicy(backoff=_COMPLETION_BACKOFF, max_retries=1),
+)
 
 
 class RetryWait(NamedTuple):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
@@ -28,13 +28,13 @@ from mosaico.notifications.registry import IN_APP
 from mosaico.notifications.rules import DeliveryStatus
 from mosaico.overview.models import SetupDraft
 from mosaico.overview.setup_fields import LOCAL, Setup
+from mosaico.project_file.project_draft import HOURS_WITHOUT_RUN
 from mosaico.schedules.schemas import ScheduleCreate
 from mosaico.schedules.service import create_schedule
 
 B = TypeVar("B", bound=BaseModel)
 
 # A night that is missed by half a day is told.
-HOURS_WITHOUT_RUN: Final = 36
 
 
 class SetupDraftNotFound(NotFound):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mosaico.metrics.measures import Measure
+from mosaico.statistics.verdict_rules import MIN_EFFECT
 
-MIN_EFFECT: Final = 0.02
 # A night that is missed by half a day is told.
 HOURS_WITHOUT_RUN: Final = 36
 CRON: Final = "0 0 3 * * *"

@@ -33,7 +33,6 @@ from mosaico.project_file.kinds import (
 )
 from mosaico.project_file.schema import document_model, field_names
 
-FILE_NAME: Final = "mosaico.yaml"
 MAX_SHOWN_ERRORS: Final = 20
 # Fields that the service stores encrypted and does not return.
 _SECRET_FIELDS: Final = frozenset({"langfuseSecretKey", "secretKey", "runUrl"})

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final, TypeAlias
@@ -10,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from pydantic_core import to_jsonable_python
 
 from mosaico.core.edits import is_same_json
-from mosaico.core.ids import IDENTIFIER_PATTERN
+from mosaico.core.ids import is_identifier
 from mosaico.project_file.kinds import (
     BENCHMARK_SECTIONS,
     FileObject,
@@ -50,7 +49,6 @@ PRUNED: Final[Mapping[ObjectKind, JSON]] = {
 # Of the view of a secret, which says only whether there is one.
 _HAS_KEY: Final = "secretSet"
 _MAX_STORED_CHARS: Final = 2000
-_IDENTIFIER: Final = re.compile(IDENTIFIER_PATTERN)
 
 
 @cache
@@ -79,7 +77,7 @@ def default_of(kind: ObjectKind, name: str) -> Any:
 def chosen_id(key: ObjectKey) -> str | None:
     """The ID of a new agent or benchmark whose name can be one; None where the ID is generated."""
     has_name_as_id = key.kind in (ObjectKind.AGENT, ObjectKind.BENCHMARK)
-    return key.name if has_name_as_id and _IDENTIFIER.fullmatch(key.name) else None
+    return key.name if has_name_as_id and is_identifier(key.name) else None
 
 
 def wanted_fields(content: ProjectFile, item: FileObject) -> JSON:

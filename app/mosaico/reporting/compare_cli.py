@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mosaico.comparison.about_option import AboutOption
-from mosaico.comparison.run_sd_option import RunSdOption
+from mosaico.comparison.verdict_options import AboutOption, RunSdOption
 from mosaico.core.console.files import UnwritableOutput, require_file, write_text
 from mosaico.core.console.table import Table, format_cell, print_table
 from mosaico.core.console.terminal import (

@@ -29,8 +29,8 @@ def text_of(headline: str, titles: Sequence[str], rows: Iterable[Sequence[str]])
 
 def frame_of(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> "pd.DataFrame":
     """A data frame with these columns; without rows an empty one. Raises: `MissingPackages`."""
-    # pandas is not a dependency: it is large, and only notebooks want it.
     require_extra("pandas", "data frames")
+    # It is large, and only notebooks want it.
     import pandas as pd
 
     return pd.DataFrame(rows, columns=list(columns))

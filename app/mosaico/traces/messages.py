@@ -33,7 +33,7 @@ _STEP_ITEMS: Final = frozenset(
     {"reasoning", "function_call_output", "web_search_call", "file_search_call", "computer_call"}
 )
 _TEXT_MEMBERS: Final = ("content", "text", "refusal")
-_TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
+TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
 
 
 class RequestedCall(NamedTuple):
@@ -234,7 +234,7 @@ def _unwrap_part(part: Any) -> Any:
 def _is_text(part: Mapping[str, Any]) -> bool:
     if "type" not in part:
         return not part.get("thought") and any(name in part for name in _TEXT_MEMBERS)
-    return str(part["type"]) in _TEXT_PARTS
+    return str(part["type"]) in TEXT_PARTS
 
 
 def _is_call(part: Mapping[str, Any]) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from mosaico.traces.messages import (
     ASSISTANT_ROLES,
+    TEXT_PARTS,
     USER_ROLES,
     Message,
     RequestedCall,
@@ -250,7 +251,7 @@ def _read_list(value: Sequence[Any], role: TextRole, depth: int) -> Iterator[Val
     elif role is TextRole.ANSWER and has_calls(value):
         yield _of_messages(read_calls(value), role, ValueForm.PARTS)
     elif _is_content(value):
-        texts = [_text_of_part(part) for part in value if part["type"] in _TEXT_PARTS]
+        texts = [_text_of_part(part) for part in value if part["type"] in TEXT_PARTS]
         if texts:
             yield ValueText(text="".join(texts), form=ValueForm.PARTS)
         else:
@@ -265,8 +266,7 @@ def _read_list(value: Sequence[Any], role: TextRole, depth: int) -> Iterator[Val
         yield _dump(value)
 
 
-_TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
-_PART_TYPES: Final = _TEXT_PARTS | {
+_PART_TYPES: Final = TEXT_PARTS | {
     *("image", "image_url", "input_image", "audio", "input_audio", "file", "input_file", "video"),
     *("resource", "resource_link", "thinking", "redacted_thinking", "reasoning", "document"),
 }
@@ -280,7 +280,7 @@ def _is_content(value: Any) -> bool:
         and all(
             isinstance(part, Mapping) and str(part.get("type")) in _PART_TYPES for part in value
         )
-        and all(isinstance(_text_of_part(p), str) for p in value if p["type"] in _TEXT_PARTS)
+        and all(isinstance(_text_of_part(p), str) for p in value if p["type"] in TEXT_PARTS)
     )
 
 

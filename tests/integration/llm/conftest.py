@@ -7,12 +7,11 @@ import pytest
 
 from mosaico.core.resources import Resources
 from mosaico.jobs.process_pool import ProcessPool
-from mosaico.llm.retry import completion_retries
 from mosaico.runs import llm_metrics
-from tests.support.llm import ModelService, model_server
+from tests.support.llm import ModelService, model_server, short_retries
 from tests.support.service import Service, running_service
 
-SHORT_RETRIES = completion_retries(
+SHORT_RETRIES = short_retries(
     attempt_timeout_s=20.0, max_retries=2, first_wait_s=0.01, rate_limit_s=5.0
 )
 

@@ -24,7 +24,6 @@ from mosaico.llm.errors import (
     LlmQuotaExceeded,
     LlmRedirected,
 )
-from mosaico.llm.retry import completion_retries
 from mosaico.llm.types import (
     BatchResponse,
     ChatAnswer,
@@ -45,6 +44,7 @@ from tests.support.llm import (
     completion,
     error_response,
     once,
+    short_retries,
     times,
     vector_of,
 )
@@ -58,9 +58,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.xdist_group("sdks of models")
 completions = Reference("mosaico.llm.completions")
 
-RETRIES = completion_retries(
-    attempt_timeout_s=20.0, max_retries=2, first_wait_s=1.0, rate_limit_s=10.0
-)
+RETRIES = short_retries(attempt_timeout_s=20.0, max_retries=2, first_wait_s=1.0, rate_limit_s=10.0)
 CHAT_REQUEST = ChatRequest(
     model=JUDGE,
     messages=(
@@ -326,7 +324,7 @@ def test_client__other_bad_request_is_not_retried(
 
 def test_client__silent_server_times_out(models: ModelService) -> None:
     models.faults.append(always(Silence(models)))
-    retries = completion_retries(attempt_timeout_s=0.2, max_retries=1, first_wait_s=0.0)
+    retries = short_retries(attempt_timeout_s=0.2, max_retries=1, first_wait_s=0.0)
     with (
         BlockingClient(
             completions.open_completions(models.access, policy=PRIVATE_SERVERS, retries=retries)
@@ -340,7 +338,7 @@ def test_client__silent_server_times_out(models: ModelService) -> None:
 
 def test_client__unreachable_server_and_refused_address(models: ModelService) -> None:
     nowhere = replace(models.access, base_url="http://127.0.0.1:1/v1", api_key=Secret("k"))
-    no_waits = completion_retries(attempt_timeout_s=20.0, max_retries=2, first_wait_s=0.0)
+    no_waits = short_retries(attempt_timeout_s=20.0, max_retries=2, first_wait_s=0.0)
     with BlockingClient(
         completions.open_completions(nowhere, policy=PRIVATE_SERVERS, retries=no_waits)
     ) as opened:

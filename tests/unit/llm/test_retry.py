@@ -1,23 +1,22 @@
 """Retry decisions for model requests, without a clock or a network."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from mosaico.llm.errors import LlmError, LlmErrorKind
 from mosaico.llm.retry import (
+    COMPLETION_RETRIES,
     TURN_RETRIES,
     LlmRetryPolicy,
     RetryStatus,
     call_with_retries,
-    completion_retries,
     track_retries,
 )
 
-RETRIES = completion_retries(max_retries=4, first_wait_s=1.0)
 
-
-def waits_after(kind: LlmErrorKind, policies: LlmRetryPolicy = RETRIES) -> list[float]:
+def waits_after(kind: LlmErrorKind, policies: LlmRetryPolicy = COMPLETION_RETRIES) -> list[float]:
     """The waits before a request that always fails in the same way is given up."""
     waits: list[float] = []
 
@@ -44,12 +43,12 @@ def test_completion_retries__transient_failure_is_retried_with_growing_waits(
 
 def test_completion_retries__timeout_is_final_for_a_batch_of_several_texts() -> None:
     """One of them may be at fault, and each attempt with all of them takes minutes."""
-    batch = completion_retries(max_retries=4, first_wait_s=1.0, retry_timeouts=False)
+    batch = replace(COMPLETION_RETRIES, retry_timeouts=False)
     assert waits_after(LlmErrorKind.TIMEOUT, batch) == []
     assert waits_after(LlmErrorKind.SERVER, batch)[0] == 0.5
 
 
-@pytest.mark.parametrize(("policies", "retries"), [(RETRIES, 1), (TURN_RETRIES, 0)])
+@pytest.mark.parametrize(("policies", "retries"), [(COMPLETION_RETRIES, 1), (TURN_RETRIES, 0)])
 def test_retries__unreadable_response_of_a_completion_is_requested_once_more(
     policies: LlmRetryPolicy, retries: int
 ) -> None:

@@ -118,9 +118,7 @@ def run(
     ] = None,
     resume: run_command.Resume = None,
     min_pass_rate: run_command.MinPassRate = 1.0,
-    junit: run_command.JunitFile = None,
-    html: run_command.HtmlFile = None,
-    inspect: run_command.InspectFile = None,
+    reports: run_command.ReportFiles,
     langfuse: run_command.ToLangfuse = False,
     output: Format = OutputFormat.TABLE,
 ) -> None:
@@ -186,9 +184,9 @@ def run(
         from mosaico.harness.langfuse_export import exporter
 
         export = exporter(export_run, os.environ, dataset.stem)
-    for path in filter(None, (junit, html, inspect)):
+    for path in reports.paths:
         require_file(path)
-    write = partial(write_reports, junit=junit, html=html, inspect=inspect)
+    write = partial(write_reports, **reports._asdict())
     _load_checks()
     try:
         run_command.run_to_exit(

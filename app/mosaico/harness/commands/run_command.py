@@ -68,16 +68,6 @@ MinPassRate = Annotated[
         help="Exit with code 1 if the pass rate is below this limit.",
     ),
 ]
-JunitFile = Annotated[
-    Path | None, typer.Option("--junit", help="Write the results as JUnit XML to this file.")
-]
-HtmlFile = Annotated[
-    Path | None, typer.Option("--html", help="Write a page with all transcripts to this file.")
-]
-InspectFile = Annotated[
-    Path | None,
-    typer.Option("--inspect", help="Write a log for the viewer of Inspect AI: .eval or .json."),
-]
 ToLangfuse = Annotated[
     bool, typer.Option("--langfuse", help="Also write the run to Langfuse as a dataset run.")
 ]
@@ -93,6 +83,26 @@ OtherResult = Annotated[
 ]
 PageFile = Annotated[Path, typer.Option("--file", help="HTML file to write.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Treat warnings as failures.")]
+
+
+class ReportFiles(NamedTuple):
+    """The options of the report files of a run."""
+
+    junit: Annotated[
+        Path | None, typer.Option("--junit", help="Write the results as JUnit XML to this file.")
+    ] = None
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write a page with all transcripts to this file.")
+    ] = None
+    inspect: Annotated[
+        Path | None,
+        typer.Option("--inspect", help="Write a log for the viewer of Inspect AI: .eval or .json."),
+    ] = None
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files to write."""
+        return [path for path in self if path is not None]
 
 
 class ModelOptions(NamedTuple):

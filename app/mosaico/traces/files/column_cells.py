@@ -32,10 +32,10 @@ from mosaico.traces.files.field_names import (
     SUCCEEDED,
     UNSUCCESSFUL,
     VERDICTS,
-    normalize_name,
 )
 from mosaico.traces.files.measure_words import latency_unit
 from mosaico.traces.model_responses import ValueForm
+from mosaico.traces.object_text import normalize_name
 from mosaico.traces.types import OUTCOMES
 from mosaico.traces.value_text import read_text
 

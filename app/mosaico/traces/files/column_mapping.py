@@ -7,7 +7,8 @@ from typing import Final
 from mosaico.core.errors import Invalid
 from mosaico.core.registry import suggest_names
 from mosaico.traces.files.column_words import Certainty, certainty_of
-from mosaico.traces.files.field_names import NAMES, SCORE_FIELD, TEXT_FIELDS, normalize_name
+from mosaico.traces.files.field_names import NAMES, SCORE_FIELD, TEXT_FIELDS
+from mosaico.traces.object_text import normalize_name
 
 
 class InvalidMapping(Invalid):

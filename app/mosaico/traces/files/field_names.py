@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from mosaico.traces.object_text import normalize_name
+
 # The names of a column that holds a field, the most certain first. A column holds one field. The texts are recognized
 # by their words (`column_words`).
 NAMES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -101,13 +103,8 @@ SUCCEEDED: Final = frozenset({"success", "succeeded", "successful"})
 UNSUCCESSFUL: Final = frozenset({"failed", "failure", "fail", "unsuccessful"})
 # Columns that may say whether an answer is right; their values decide.
 VERDICTS: Final = frozenset({"verdict", "status", "result", "match", "ismatch", "outcome"})
-_SEPARATORS: Final = re.compile(r"[\W_]+")
 
 
 def first_alias(columns: Sequence[str], aliases: Sequence[str]) -> str | None:
     by_name = {normalize_name(column): column for column in reversed(columns)}
     return next((by_name[alias] for alias in aliases if alias in by_name), None)
-
-
-def normalize_name(column: str) -> str:
-    return _SEPARATORS.sub("", column.casefold())

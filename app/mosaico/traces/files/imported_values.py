@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from mosaico.core.strict_json import float_of, is_number
-from mosaico.traces.files.ndjson import MAX_INTEGER
+from mosaico.core.strict_json import MAX_INTEGER, float_of, is_number
 from mosaico.traces.value_text import TextRole, read_text
 
 

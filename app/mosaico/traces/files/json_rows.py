@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from mosaico.traces.files.column_words import certainty_of, names_a_score, words_of
-from mosaico.traces.files.field_names import NAMES, normalize_name
+from mosaico.traces.files.field_names import NAMES
 from mosaico.traces.files.row_lists import ROW_MEMBERS, find_row_lists
+from mosaico.traces.object_text import normalize_name
 
 # The column of the keys of an object by ID.
 KEY_COLUMN: Final = "key of the object"

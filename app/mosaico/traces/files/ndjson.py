@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from mosaico.core.errors import AppError
-from mosaico.core.strict_json import float_of, is_number, parse_json
+from mosaico.core.strict_json import MAX_INTEGER, float_of, is_number, parse_json
 from mosaico.core.text import unstorable_reason
 from mosaico.core.url_syntax import is_path_segment
 from mosaico.harness.transcript import Transcript, document_of, parse_transcript
@@ -25,7 +25,6 @@ from mosaico.traces.value_text import NoText, TextRole, read_text
 T = TypeVar("T")
 
 MAX_TURNS: Final = 2**31 - 1
-MAX_INTEGER: Final = 2**63 - 1
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # The keys of a trace and of a tool call, by the names of their fields.
 TRACE_KEYS: Final = {field.name: to_camel(field.name) for field in fields(Trace)}

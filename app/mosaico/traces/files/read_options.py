@@ -4,6 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from mosaico.core.defaults import (
+    IMPORT_COLUMNS,
+    IMPORT_PART_MB,
+    IMPORT_UNPACKED_MB,
+    IMPORT_VALUES,
+)
 from mosaico.core.errors import Invalid
 from mosaico.harness.text_search import InvalidPattern, compile_pattern
 from mosaico.traces.references import ListRule
@@ -32,12 +38,10 @@ class ReadLimits:
     in one JSON text, `columns` that of a table. `cell_chars` finds a quote that is not closed.
     """
 
-    part_bytes: int = 256 * MIB
-    unpacked_bytes: int = 1024 * MIB
-    # Small values take up to thirty times the memory of their text. A file of 64 MiB with real conversations has 1.6
-    # million.
-    values: int = 4_000_000
-    columns: int = 10_000
+    part_bytes: int = IMPORT_PART_MB * MIB
+    unpacked_bytes: int = IMPORT_UNPACKED_MB * MIB
+    values: int = IMPORT_VALUES
+    columns: int = IMPORT_COLUMNS
     cell_chars: int = 16 * MIB
 
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from mosaico.traces.files.column_words import certainty_of, names_a_score
-from mosaico.traces.files.field_names import NAMES, normalize_name
+from mosaico.traces.files.field_names import NAMES
 from mosaico.traces.messages import read_messages
+from mosaico.traces.object_text import normalize_name
 
 # A document that is an object holds its rows as one of its members.
 ROW_MEMBERS: Final = ("rows", "items", "data", "results", "traces", "examples", "samples")

@@ -37,9 +37,9 @@ from mosaico.traces.files.field_names import (
     TEXT_FIELDS,
     VERDICTS,
     first_alias,
-    normalize_name,
 )
 from mosaico.traces.files.measure_words import measured_field
+from mosaico.traces.object_text import normalize_name
 
 _MAX_LABELS: Final = 12
 

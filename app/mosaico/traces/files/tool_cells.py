@@ -7,9 +7,8 @@ from typing import Any, Final, NamedTuple
 from mosaico.core.parameter_names import mapped_column
 from mosaico.traces.files.cell_values import as_number, is_blank
 from mosaico.traces.files.column_words import certainty_of, is_plain_answer, most_certain
-from mosaico.traces.files.field_names import normalize_name
 from mosaico.traces.files.imported_values import object_of, objects_of
-from mosaico.traces.object_text import find_error
+from mosaico.traces.object_text import find_error, normalize_name
 from mosaico.traces.value_text import parse_encoded
 
 _TEXTS: Final[Mapping[str, str]] = {

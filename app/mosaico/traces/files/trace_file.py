@@ -147,7 +147,7 @@ class TraceReader:
 
         Raises: `UnreadableInput`, and the errors of `read_file`.
         """
-        with self._open(path) as file:
+        with open_import(path, self._options) as file:
             yield self._read(read_file(file))
 
     @contextmanager
@@ -156,7 +156,7 @@ class TraceReader:
 
         Raises: the errors of `open`.
         """
-        with self._open(path) as file:
+        with open_import(path, self._options) as file:
             yield self._read(read_file(file, are_items=True))
 
     @contextmanager
@@ -165,7 +165,7 @@ class TraceReader:
         # It brings the database along, which no other command on files needs.
         from mosaico.traces.storable_traces import make_storable
 
-        with self._open(path) as file:
+        with open_import(path, self._options) as file:
             reading = read_file(file)
             self.reader = reader_of(reading.importer_name)
             if _is_upload_format(file, reading):
@@ -175,7 +175,7 @@ class TraceReader:
 
     def sample(self, path: ResultSource) -> list[Trace]:
         """The first traces of a file."""
-        with self._open(path) as file:
+        with open_import(path, self._options) as file:
             reading = read_file(file)
             self._imported.append(reading.imported)
             return list(islice(self._until_error(reading), SAMPLED_TRACES))
@@ -197,16 +197,11 @@ class TraceReader:
 
     def preview(self, path: ResultSource, count: int) -> list[Trace]:
         """The first traces of a file, which is announced."""
-        with self._open(path) as file:
+        with open_import(path, self._options) as file:
             reading = read_file(file)
             traces = list(islice(reading.traces, count))
             self._report(reading)
             return traces
-
-    @contextmanager
-    def _open(self, path: ResultSource) -> Iterator[ImportFile]:
-        with open_import(path, self._options) as file:
-            yield file
 
     def _read(self, reading: Reading) -> Iterator[Trace]:
         self.columns = reading.report.columns

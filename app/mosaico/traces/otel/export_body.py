@@ -11,6 +11,7 @@ from typing import IO, Final
 
 from fastapi import Response
 
+from mosaico.core.defaults import IMPORT_SPAN_VALUES
 from mosaico.core.errors import AppError, TooLarge
 from mosaico.traces.otel.export_budget import ExportBudget
 from mosaico.traces.otel.json_decoder import iter_json_events, iter_json_spans
@@ -66,12 +67,11 @@ def decode_body(
     body: bytes,
     content_type: str,
     signal: Signal = Signal.SPANS,
-    max_values: int | None = None,
+    max_values: int = IMPORT_SPAN_VALUES,
 ) -> Iterator[Span | RejectedSpan]:
     """The spans of an unpacked body, or the events of spans in its log records.
 
-    Raises: `UndecodableBody`, also while the spans are read; `TooLarge` for more than `max_values` messages (None: the default
-    of the setting).
+    Raises: `UndecodableBody`, also while the spans are read; `TooLarge` for more than `max_values` messages.
     """
     budget = ExportBudget(max_values)
     if content_type == JSON_TYPE:

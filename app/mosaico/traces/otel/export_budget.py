@@ -1,16 +1,13 @@
 """The number of messages that an export may have: empty ones are small to send and slow to decode."""
 
 from mosaico.core.errors import TooLarge
-from mosaico.core.import_settings import ImportSettings
 
 
 class ExportBudget:
     """Counts what is decoded of one export: spans, events, attributes and their values."""
 
-    def __init__(self, limit: int | None = None) -> None:
-        default: int = ImportSettings.model_fields["import_span_values"].default
-        self._limit = default if limit is None else limit
-        self._left = self._limit
+    def __init__(self, limit: int) -> None:
+        self._limit = self._left = limit
 
     def spend(self, count: int = 1) -> None:
         """Count what is decoded next. Raises: `TooLarge`."""

@@ -128,9 +128,7 @@ def run(
         bool,
         typer.Option("--csv", help="Also write tmp/result-TIME.csv and tmp/result-TIME-calls.csv."),
     ] = False,
-    junit: run_command.JunitFile = None,
-    html: run_command.HtmlFile = None,
-    inspect: run_command.InspectFile = None,
+    reports: run_command.ReportFiles,
     markdown: MarkdownFile = None,
     resume: run_command.Resume = None,
     min_pass_rate: run_command.MinPassRate = 1.0,
@@ -208,7 +206,7 @@ def run(
         prices=prices,
         cache=cache.turn_cache(),
         output=result or resume,
-        reports=[path for path in (junit, html, inspect, markdown) if path is not None],
+        reports=[*reports.paths, *([markdown] if markdown is not None else [])],
         csv=csv,
         resume=resume,
         trace=trace,
@@ -235,7 +233,7 @@ def run(
     from mosaico.harness.commands.progress import is_shown_live
 
     prepared = prepare(options, environment=os.environ, now=now)
-    write = partial(_write_reports, junit=junit, html=html, inspect=inspect, markdown=markdown)
+    write = partial(_write_reports, reports=reports, markdown=markdown)
 
     def show(report: "McpReport") -> None:
         write(report, prepared.csv_file)
@@ -318,9 +316,7 @@ def validate(
 def report(
     *,
     result: ResultFile,
-    junit: run_command.JunitFile = None,
-    html: run_command.HtmlFile = None,
-    inspect: run_command.InspectFile = None,
+    reports: run_command.ReportFiles,
     markdown: MarkdownFile = None,
     csv: Annotated[
         Path | None,
@@ -338,7 +334,7 @@ def report(
     from mosaico.harness.mcp.result_file import read_report
 
     recorded = read_report(result)
-    _write_reports(recorded, csv, junit=junit, html=html, inspect=inspect, markdown=markdown)
+    _write_reports(recorded, csv, reports=reports, markdown=markdown)
     _print_report(recorded, output, verbose=verbose)
 
 
@@ -395,9 +391,7 @@ def _write_reports(
     report: "McpReport",
     csv: Path | None,
     *,
-    junit: Path | None,
-    html: Path | None,
-    inspect: Path | None,
+    reports: run_command.ReportFiles,
     markdown: Path | None,
 ) -> None:
     from mosaico.harness.mcp.report_view import calls_csv, run_view, tasks_csv
@@ -406,7 +400,7 @@ def _write_reports(
     if csv is not None:
         write_report(csv, tasks_csv(report))
         write_report(csv.with_name(f"{csv.stem}-calls{csv.suffix}"), calls_csv(report))
-    write_reports(run_view(report), junit=junit, html=html, inspect=inspect, markdown=markdown)
+    write_reports(run_view(report), **reports._asdict(), markdown=markdown)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The option of commands that names the question that decides."""
+"""The options of commands that compare: the question that decides, and how much whole runs vary."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -19,6 +19,19 @@ AboutOption = Annotated[
         "--about",
         help="The question that decides: whether exactly these tasks changed, or whether other tasks of this kind would"
         " (default: that of the benchmark, otherwise tasks where most have several trials in both runs).",
+        show_default=False,
+    ),
+]
+
+RunSdOption = Annotated[
+    float | None,
+    typer.Option(
+        "--run-sd",
+        metavar="VALUE",
+        min=0,
+        max=1,
+        help="How much whole runs of an unchanged agent vary (standard deviation): points of a share (0.015), and a fraction"
+        " of any other value (0.05). In place of what earlier runs tell.",
         show_default=False,
     ),
 ]
