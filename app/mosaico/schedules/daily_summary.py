@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, func, literal, select, text, union_all
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from mosaico.benchmarks.owner_names import read_names
@@ -44,35 +44,8 @@ CHECK_INTERVAL_S = 60.0
 MAX_LISTED = 200
 MAX_ALERT_TITLES = 20
 
-# A schedule of every second has 86,400 fires a day. Those that started a run, which are most of them, are only counted:
-# to group a row by its texts takes twice the time of reading it from the index. The schedules that started a run are
-# read only if another one may have started none. A pending fire counts as active: its run may start in the next second.
-DAY_FIRES = text(
-    """
-    WITH others AS MATERIALIZED (
-        SELECT schedule_id, status, reason, count(*) AS number FROM schedule_fires
-        WHERE status = ANY(:others) AND due_at >= :since AND due_at < :until
-        GROUP BY schedule_id, status, reason
-    ), idle AS (
-        SELECT schedule.id, schedule.name, others.reason, sum(number) AS number
-        FROM others JOIN schedule_configs AS schedule ON schedule.id = others.schedule_id
-        LEFT JOIN (
-            SELECT DISTINCT schedule_id FROM schedule_fires
-            WHERE status IN ('STARTED', 'PENDING') AND due_at >= :since AND due_at < :until
-        ) AS active ON active.schedule_id = others.schedule_id
-        WHERE active.schedule_id IS NULL
-        GROUP BY schedule.id, schedule.name, others.reason ORDER BY schedule.id, others.reason LIMIT :limit
-    )
-    SELECT NULL AS schedule_id, NULL AS name, 'STARTED' AS status, NULL AS reason, count(*) AS number
-    FROM schedule_fires WHERE status = 'STARTED' AND due_at >= :since AND due_at < :until HAVING count(*) > 0
-    UNION ALL SELECT NULL, NULL, status, NULL, CAST(sum(number) AS bigint) FROM others GROUP BY status
-    UNION ALL SELECT id, name, NULL, reason, CAST(number AS bigint) FROM idle ORDER BY schedule_id, reason
-    """
-)
-_NOT_STARTED = [status.value for status in FireStatus if status is not FireStatus.STARTED]
-
-# To start parallel workers takes longer than they save, for some 100,000 entries of an index.
-_WITHOUT_WORKERS = text("SET LOCAL max_parallel_workers_per_gather = 0")
+# A pending fire counts: its run may start in the next second.
+_ACTIVE = (FireStatus.STARTED, FireStatus.PENDING)
 
 TOPIC = "summary.daily"
 ALERT_TOPIC_PREFIX = "alert."
@@ -146,7 +119,6 @@ def get_day(day: date | None, timezone: str, now: datetime) -> SummaryDay:
 
 def summarize_day(session: Session, day: SummaryDay) -> DailySummaryView:
     """The summary of a day. Runs count on the day of their creation; lists end at 200 items."""
-    session.execute(_WITHOUT_WORKERS)
     # BETWEEN includes both ends; PostgreSQL stores microseconds, so this excludes `until`.
     runs = BenchmarkRun.created_at.between(day.since, day.until - timedelta(microseconds=1))
     disabled = select(ScheduleConfig).where(
@@ -296,39 +268,45 @@ def _read_day_alerts(session: Session, day: SummaryDay) -> DayAlerts:
 
 
 def _count_day_runs(session: Session, runs: ColumnElement[bool]) -> DayRuns:
-    # Each status alone, whose range of an index is counted in half of the time of a GROUP BY.
     is_invalid = BenchmarkRun.validity == Validity.INVALID
-    counts = (
-        select(literal(status.value), func.count(), func.count().filter(is_invalid)).where(
-            BenchmarkRun.status == status, runs
-        )
-        for status in RunStatus
+    # Every status is named, because the index begins with it.
+    statement = select(BenchmarkRun.status, func.count(), func.count().filter(is_invalid)).where(
+        BenchmarkRun.status.in_(RunStatus), runs
     )
-    rows = session.execute(union_all(*counts)).all()
+    rows = session.execute(statement.group_by(BenchmarkRun.status)).all()
     return DayRuns(
-        {status: run_count for status, run_count, _ in rows if run_count},
+        {status: run_count for status, run_count, _ in rows},
         sum(invalid_count for _, _, invalid_count in rows),
     )
 
 
 def _read_day_fires(session: Session, day: SummaryDay) -> DayFires:
-    parameters = {
-        "since": day.since,
-        "until": day.until,
-        "others": _NOT_STARTED,
-        "limit": MAX_LISTED,
-    }
-    counts: dict[str, int] = {}
+    of_day = (ScheduleFire.due_at >= day.since, ScheduleFire.due_at < day.until)
+    counts = select(ScheduleFire.status, func.count()).where(
+        ScheduleFire.status.in_(FireStatus), *of_day
+    )
+    active = select(ScheduleFire.seq).where(
+        ScheduleFire.schedule_id == ScheduleConfig.id, ScheduleFire.status.in_(_ACTIVE), *of_day
+    )
+    columns = (ScheduleConfig.id, ScheduleConfig.name, ScheduleFire.reason)
+    inactive = [status for status in FireStatus if status not in _ACTIVE]
+    idle_counts = (
+        select(*columns, func.count().label("number"))
+        .join(ScheduleFire, ScheduleFire.schedule_id == ScheduleConfig.id)
+        .where(ScheduleFire.status.in_(inactive), *of_day)
+        .where(~active.correlate(ScheduleConfig).exists())
+        .group_by(*columns)
+        .order_by(ScheduleConfig.id, ScheduleFire.reason)
+        .limit(MAX_LISTED)
+    )
     idle: dict[str, IdleScheduleView] = {}
-    for row in session.execute(DAY_FIRES, parameters):
-        if row.schedule_id is None:
-            counts[row.status] = row.number
-            continue
-        view = IdleScheduleView(id=row.schedule_id, name=row.name, reasons={}, details=[])
-        idle.setdefault(row.schedule_id, view).reasons[row.reason or ""] = row.number
+    for row in session.execute(idle_counts):
+        view = IdleScheduleView(id=row.id, name=row.name, reasons={}, details=[])
+        idle.setdefault(row.id, view).reasons[row.reason or ""] = row.number
     for schedule_id, detail in _read_nonexistent_times(session, day, idle):
         idle[schedule_id].details.append(detail)
-    return DayFires(counts, list(idle.values()))
+    by_status = session.execute(counts.group_by(ScheduleFire.status)).all()
+    return DayFires(dict(by_status), list(idle.values()))
 
 
 def _read_nonexistent_times(
