@@ -14,6 +14,7 @@ from opentelemetry.proto.common.v1.common_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
+from mosaico.core.db import Database
 from tests.support.import_files import DATA
 from tests.support.service import JSON
 
@@ -100,3 +101,11 @@ def any_value(value: Any) -> AnyValue:
             return AnyValue(kvlist_value=KeyValueList(values=key_values(value)))
         case _:
             return AnyValue(array_value=ArrayValue(values=map(any_value, value)))
+
+
+def settle_spans(db: Database) -> None:
+    """A run waits for half a minute without spans: they came an hour ago."""
+    with db.begin() as session:
+        session.connection().exec_driver_sql(
+            "UPDATE otel_traces SET last_received_at = last_received_at - interval '1 hour'"
+        )
