@@ -14,7 +14,8 @@ from tests.support.otlp import PROTOBUF, export, span
 from tests.support.service import JSON, Service, pair
 
 SECRET = "My name is Ada Lovelace"
-ACTOR = "ada"
+# No ID can contain it by chance.
+ACTOR = "ada.l"
 
 
 def traces() -> list[JSON]:
