@@ -102,9 +102,9 @@ class Fuzzer:
         one, wrong ones, and of several examples also those that are entirely generated.
         """
         made_up = operation.as_strategy()
-        changes = [self._name, *([self._write] if operation.label in self.bodies else [])]
-        if examples > 1:
-            changes.insert(0, _leave)
+        changes: list[Callable[[Request], None]] = [self._name]
+        changes += [self._write] if operation.label in self.bodies else []
+        changes += [_leave] if examples > 1 else []
         for change in changes:
             checks = select_checks(() if change is _leave else OF_GENERATED)
             send = partial(self._send, checks=checks)
