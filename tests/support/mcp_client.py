@@ -1,4 +1,6 @@
-"""A client of the SDK for `mosaico mcp`: its real process over standard input and output, or over HTTP."""
+"""A client of the SDK for `mosaico mcp`: in the process of the test, or its real process over standard input and output
+or HTTP.
+"""
 
 import contextlib
 import os
@@ -7,8 +9,10 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+from unittest.mock import patch
 
 import anyio
 import httpx2
@@ -17,6 +21,12 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from mosaico.mcp_server.caller_views import view_of_request
+from mosaico.mcp_server.http_transport import PATH, HttpAddress, allowed_hosts, http_app
+from mosaico.mcp_server.server import build_server
+from mosaico.mcp_server.stdio_transport import server_of_process
+from mosaico.mcp_server.tool_table import tools_of_service
+from tests.support.http import serving
 from tests.support.serve import free_port
 from tests.support.service import Service
 from tests.support.waiting import LIVENESS_S, until
@@ -80,27 +90,53 @@ def environment_of(service: Service, key: str | None = None) -> dict[str, str]:
 def over_stdio(
     service: Service,
     script: Script[T],
-    *options: str,
+    *,
     folder: Path,
-    key: str | None = None,
     mode: Mode = "auto",
 ) -> T:
     """Run a script against the process of `mosaico mcp`, which a client starts in `folder`."""
     parameters = StdioServerParameters(
         command=sys.executable,
-        args=["-P", "-m", "mosaico.cli", "mcp", *options],
-        env=environment_of(service, key),
+        args=["-P", "-m", "mosaico.cli", "mcp"],
+        env=environment_of(service),
         cwd=folder,
     )
     return _run(lambda: stdio_client(parameters), script, mode)
 
 
+def in_process(
+    service: Service,
+    script: Script[T],
+    *,
+    folder: Path,
+    key: str | None = None,
+    allow_runs: bool = False,
+) -> T:
+    """Run a script against the server that `mosaico mcp` starts in `folder`."""
+    environment = environment_of(service, key)
+    server = server_of_process(environment["MOSAICO_URL"], folder, allow_runs=allow_runs)
+    with patch.dict(os.environ, environment):
+        return _run(lambda: server, script, "auto")
+
+
 @contextlib.contextmanager
-def http_server(service: Service, *options: str, folder: Path) -> Iterator[str]:
+def http_app_in_process(service: Service, *named_hosts: str) -> Iterator[str]:
+    """The URL of the app that `mosaico mcp --http` serves, in a process that has the key of an admin."""
+    environment = environment_of(service)
+    view = partial(view_of_request, environment["MOSAICO_URL"])
+    server = build_server(tools_of_service(allow_runs=False), view)
+    hosts = allowed_hosts(HttpAddress("127.0.0.1", 0), named_hosts)
+    app = http_app(server, hosts)
+    with patch.dict(os.environ, environment), serving(app, lifespan=True) as client:
+        yield f"{str(client.base_url).rstrip('/')}{PATH}"
+
+
+@contextlib.contextmanager
+def http_server(service: Service, folder: Path) -> Iterator[str]:
     """The URL of a process of `mosaico mcp --http`, which has the key of an admin for itself."""
     port = free_port()
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "mosaico.cli", "mcp", "--http", str(port), *options],
+        [sys.executable, "-P", "-m", "mosaico.cli", "mcp", "--http", str(port)],
         env={**os.environ, **environment_of(service)},
         cwd=folder,
         stdin=subprocess.DEVNULL,

@@ -4,6 +4,7 @@ import json
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -19,6 +20,12 @@ from starlette.routing import Route
 from tests.support.openid_provider import CLIENT_ID
 
 
+@cache
+def provider_key() -> RSAKey:
+    """To make a key takes longer than a login."""
+    return RSAKey.generate_key(2048, private=True, auto_kid=True)
+
+
 class Counterpart:
     """A provider that signs what a test wants: `claims` change the ID token, `...` leaves a claim out.
 
@@ -26,7 +33,7 @@ class Counterpart:
     """
 
     def __init__(self) -> None:
-        self.key = RSAKey.generate_key(2048, private=True, auto_kid=True)
+        self.key = provider_key()
         self.sent: dict[str, Any] = {}
         self.claims: dict[str, Any] = {}
         self.user_info: object = 404

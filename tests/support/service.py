@@ -6,8 +6,8 @@ import secrets
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from mosaico.jobs.process_pool import ProcessPool
 from mosaico.main import create_app
 from tests.support.described_api import api_document
 from tests.support.http import serving
-from tests.support.open_worker import OpenWorker
+from tests.support.waiting_jobs import do_waiting_jobs
 
 JSON = dict[str, Any]
 
@@ -65,11 +65,10 @@ class Service:
     client: httpx.Client
     resources: Resources
     pool: ProcessPool
-    worker: OpenWorker = field(default_factory=OpenWorker)
 
     def work(self, *, concurrency: int = 1) -> None:
         if concurrency == 1:
-            self.worker.work(self.resources, self.pool)
+            do_waiting_jobs(self.resources, self.pool)
         else:
             worker = Worker(self.resources, HANDLERS, self.pool, concurrency=concurrency)
             asyncio.run(worker.drain())
@@ -193,8 +192,7 @@ def running_service(resources: Resources, pool: ProcessPool) -> Iterator[Service
     app.openapi = api_document  # type: ignore[method-assign]
     with serving(app, lifespan=True) as client:
         client.headers["Authorization"] = f"Bearer {key.token.reveal()}"
-        with closing(OpenWorker()) as worker:
-            yield Service(client=client, resources=resources, pool=pool, worker=worker)
+        yield Service(client=client, resources=resources, pool=pool)
 
 
 @contextmanager

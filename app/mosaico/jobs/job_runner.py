@@ -3,11 +3,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any, cast
 
 import procrastinate
@@ -106,23 +104,14 @@ class Worker:
         Jobs that this process does not know stay in the queue, and so do those of a later time than
         a retry has.
         """
-        async with self.draining() as drain:
-            await drain()
-
-    @asynccontextmanager
-    async def draining(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-        """Open the connections of `drain`; the function drains as often as it is called."""
         async with self._app().open_async() as app:
-            yield partial(self._drain, app)
-
-    async def _drain(self, app: procrastinate.App) -> None:
-        while await self._has_job_to_drain(app):
-            await app.run_worker_async(
-                queues=cast("Collection[str]", self._queues),
-                concurrency=self._concurrency,
-                wait=False,
-                install_signal_handlers=False,
-            )
+            while await self._has_job_to_drain(app):
+                await app.run_worker_async(
+                    queues=cast("Collection[str]", self._queues),
+                    concurrency=self._concurrency,
+                    wait=False,
+                    install_signal_handlers=False,
+                )
 
     async def _has_job_to_drain(self, app: procrastinate.App) -> bool:
         horizon = datetime.now(UTC) + timedelta(seconds=MAX_RETRY_DELAY_S)

@@ -15,8 +15,13 @@ from mosaico.mcp_server.tool_table import tool_of_files, tools_of_service
 
 def serve_stdio(url: str, folder: Path, *, allow_runs: bool) -> None:
     """Serve until standard input ends, with the key of this process; files are those below `folder`."""
+    anyio.run(_serve, server_of_process(url, folder, allow_runs=allow_runs))
+
+
+def server_of_process(url: str, folder: Path, *, allow_runs: bool) -> Server[Any]:
+    """The server of all tools, with the key of this process."""
     tools = [*tools_of_service(allow_runs=allow_runs), tool_of_files(folder)]
-    anyio.run(_serve, build_server(tools, partial(view_of_process, url)))
+    return build_server(tools, partial(view_of_process, url))
 
 
 async def _serve(server: Server[Any]) -> None:

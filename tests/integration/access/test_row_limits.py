@@ -69,11 +69,11 @@ def test_every_table__is_limited_or_internal() -> None:
     assert not LIMITED_TABLES.keys() & INTERNAL_TABLES
 
 
-@pytest.mark.parametrize("role", ["read", "run"])
 def test_limited_key__sees_no_foreign_resource(
-    role: str, reader: httpx.Client, tokens: dict[str, str]
+    reader: httpx.Client, tokens: dict[str, str]
 ) -> None:
-    reader.headers["Authorization"] = f"Bearer {tokens[role]}"
+    # What the role `read` sees, and more.
+    reader.headers["Authorization"] = f"Bearer {tokens['run']}"
     leaking: dict[str, Any] = {}
     statuses: dict[str, int] = {}
     for path in [*api_paths(), *page_paths()]:
@@ -128,13 +128,12 @@ def digests(service: Service) -> dict[str, str]:
         }
 
 
-@pytest.mark.parametrize("role", ["read", "run"])
 def test_limited_key__changes_nothing_foreign_by_any_route(
-    role: str, service: Service, tokens: dict[str, str], browser: httpx.Client
+    service: Service, tokens: dict[str, str], browser: httpx.Client
 ) -> None:
-    log_in(browser, tokens[role])
+    log_in(browser, tokens["run"])
     before = digests(service)
-    program = {"Authorization": f"Bearer {tokens[role]}"}
+    program = {"Authorization": f"Bearer {tokens['run']}"}
     statuses: dict[str, int] = {}
     for method, pattern, path in every_change():
         if path.startswith("/api/"):

@@ -5,7 +5,9 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import delete
 
+from mosaico.annotations.models import Annotation
 from mosaico.comparison.answer_schemas import AnswerFilter
 from mosaico.comparison.flipped_answers import list_flipped_answers
 from mosaico.comparison.run_answers import load_answers
@@ -24,7 +26,19 @@ def night(service: Service, name: str, wrong: set[int]) -> JSON:
     return service.complete_run(runName=name)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def service(module_service: Service) -> Service:
+    """One for this file, whose tests change none of its runs."""
+    return module_service
+
+
+@pytest.fixture(autouse=True)
+def no_annotations(service: Service) -> None:
+    with service.resources.db.begin() as session:
+        session.execute(delete(Annotation))
+
+
+@pytest.fixture(scope="module")
 def runs(service: Service) -> list[JSON]:
     """Two nights: in the second one the items 3, 4 and 5 are wrong, and 1 is right again."""
     service.create_agent()
@@ -58,8 +72,10 @@ def test_queue_of_flipped_items__has_those_that_fell_first(
 def test_queue_of_flipped_items__has_those_of_the_answers_each_by_its_worst_trial(
     service: Service,
 ) -> None:
-    service.create_agent()
-    service.create_benchmark(metrics=["EXACT_MATCH"], minCoverage=0.1)
+    service.create_agent("of-trials")
+    service.create_benchmark(
+        "trials", datasetRef="trials", metrics=["EXACT_MATCH"], minCoverage=0.1
+    )
     random = Random(52)
     nights = []
     for name in ("monday", "tuesday"):
@@ -75,8 +91,9 @@ def test_queue_of_flipped_items__has_those_of_the_answers_each_by_its_worst_tria
             for item in range(40)
             for trial in range(3)
         ]
-        service.upload(rows, run_name=name)
-        nights.append(service.complete_run(runName=name)["id"])
+        service.upload(rows, "trials", run_name=name)
+        run = service.complete_run(benchmarkId="trials", agentId="of-trials", runName=name)
+        nights.append(run["id"])
     with service.resources.db.read() as session:
         before, now = (session.get_one(BenchmarkRun, run_id) for run_id in nights)
         answers = load_answers(session, now, before, AnswerFilter())
@@ -136,22 +153,23 @@ def test_queue_of_disagreements__is_about_two_metrics(service: Service, runs: li
 
 
 def test_queue_of_disagreements__without_names_is_about_judges_first(service: Service) -> None:
-    service.create_agent()
+    service.create_agent("judged")
     # One to five stars, and the share of faults.
     scores = [
         {"key": "SCORE", "options": {"name": name, "better": better, "range": ends}}
         for name, better, ends in (("kind", "higher", "1..5"), ("faults", "lower", "0..1"))
     ]
-    service.create_benchmark(metrics=["EXACT_MATCH", *scores])
+    service.create_benchmark("stars", datasetRef="stars", metrics=["EXACT_MATCH", *scores])
     # Of four right answers, one judge calls two wrong, and the other one of these and another one.
     judged = [(5.0, 0.0), (1.0, 1.0), (2.0, 0.1), (5.0, 1.0)]
     service.upload(
         [
             pair(number, scores={"kind": kind, "faults": faults})
             for number, (kind, faults) in enumerate(judged)
-        ]
+        ],
+        "stars",
     )
-    run = service.complete_run()
+    run = service.complete_run(benchmarkId="stars", agentId="judged")
     path = f"/benchmark-runs/{run['id']}/annotation-queue"
 
     def disagreements(**names: str) -> tuple[str, str, list[str]]:

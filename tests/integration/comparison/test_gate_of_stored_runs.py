@@ -81,7 +81,9 @@ def test_gate__compares_with_the_mean_of_the_last_runs(
 
 
 @pytest.mark.usefixtures("at_once")
-def test_gate__stored_runs_have_exit_codes(service: Service, complete_run: CompleteRun) -> None:
+def test_gate__stored_runs_have_exit_codes_and_the_numbers_of_the_verdict(
+    service: Service, complete_run: CompleteRun, tmp_path: Path
+) -> None:
     env = address_of(service)
 
     def codes(*runs: Iterable[str]) -> list[int]:
@@ -103,6 +105,7 @@ def test_gate__stored_runs_have_exit_codes(service: Service, complete_run: Compl
     assert codes([worse["id"], "--max-drop", "latency=0.1"]) == [2]
     running = service.start_run(runName="monday")
     assert codes([running["id"]]) == [2]
+    require_same_numbers_everywhere(service, first["id"], worse["id"], tmp_path / "report.html")
 
 
 @pytest.mark.usefixtures("at_once")
@@ -139,13 +142,9 @@ def test_compare_command__takes_several_baselines_and_what_is_judged(
     assert f"/compare?base={monday}&base={tuesday}&run={worse}&judge=quality" in completed.stderr
 
 
-@pytest.mark.usefixtures("at_once")
-def test_change__has_the_same_numbers_everywhere(
-    service: Service, complete_run: CompleteRun, tmp_path: Path
-) -> None:
+def require_same_numbers_everywhere(service: Service, first: str, worse: str, report: Path) -> None:
+    """The change of a value is the same in the gate, in commands, in the report and in the plot."""
     env = address_of(service)
-    first = complete_run("monday", traces(range(3)))["id"]
-    worse = complete_run("tuesday", traces(range(15)))["id"]
     [kpi] = service.get(f"/benchmark-runs/{worse}/kpis")["items"]
     verdict = ValueVerdict.model_validate(kpi["verdict"])
     text = describe_change(verdict, verdict.scale)
@@ -153,7 +152,6 @@ def test_change__has_the_same_numbers_everywhere(
     assert text.values == "0.925 → 0.625"
     assert text.change.startswith("−0.300 (95 % CI ")
     assert text.change in verdict.explanation
-    report = tmp_path / "report.html"
     commands = (
         ["gate", "--run", worse],
         ["gate", "--run", worse, "--format", "markdown"],
@@ -174,7 +172,7 @@ def test_change__has_the_same_numbers_everywhere(
 
 @pytest.mark.usefixtures("at_once")
 def test_gate__summary_links_the_comparison_with_the_ids_of_its_runs(
-    service: Service, complete_run: CompleteRun
+    service: Service, complete_run: CompleteRun, tmp_path: Path
 ) -> None:
     first, second = (
         complete_run(name, traces(range(n)))["id"] for name, n in (("a", 2), ("b", 20))
@@ -191,19 +189,12 @@ def test_gate__summary_links_the_comparison_with_the_ids_of_its_runs(
     assert page.status_code == 200
     assert "quality" in page.text
 
-
-@pytest.mark.usefixtures("at_once")
-def test_pipelines__link_the_comparison_of_the_service_of_the_job(
-    service: Service, complete_run: CompleteRun, tmp_path: Path
-) -> None:
-    first, second = (
-        complete_run(name, traces(range(n)))["id"] for name, n in (("a", 2), ("b", 20))
-    )
-    address = address_of(service)
-    job = {f"env.{name}": value for name, value in address.items()}
+    # So do the pipelines, with the address of the service of their job.
+    environment = address_of(service)
+    job = {f"env.{name}": value for name, value in environment.items()}
     assert run_action(tmp_path, job, run=second) == 1
-    summary = (tmp_path / "summary.md").read_text()
-    link = f"Page of the comparison: <{address['MOSAICO_URL']}/compare?base={first}&run={second}>"
-    assert link in summary
+    url = environment["MOSAICO_URL"]
+    link = f"Page of the comparison: <{url}/compare?base={first}&run={second}>"
+    assert link in (tmp_path / "summary.md").read_text()
     [script] = GITLAB["script"]
-    assert link in run_shell(script, tmp_path, GATE_RUN=second, **address).stdout
+    assert link in run_shell(script, tmp_path, GATE_RUN=second, **environment).stdout

@@ -25,14 +25,13 @@ OUTCOMES = {
     "INCONCLUSIVE": ("INCONCLUSIVE", 0),
     "NOT_MEASURED": ("NOT_MEASURED", 3),
 }
-EVERY_KIND = pytest.mark.parametrize("data", DATA.values(), ids=DATA.keys())
-# The first data of each verdict and question; `make prove` stores the others, too. Which metric decides is computed
-# by the same functions for files, of which all data are tested.
-STORED = {(data.verdict, data.about): name for name, data in reversed(DATA.items())}.values()
-EVERY_STORED_KIND = pytest.mark.parametrize(
+# The first data of each verdict and question; `make prove` compares all interfaces for the others, too. Which metric
+# decides is computed by the same functions, of which all data are tested.
+FIRST = {(data.verdict, data.about): name for name, data in reversed(DATA.items())}.values()
+EVERY_KIND = pytest.mark.parametrize(
     "data",
     [
-        pytest.param(data, id=name, marks=[] if name in STORED else pytest.mark.prove)
+        pytest.param(data, id=name, marks=[] if name in FIRST else pytest.mark.prove)
         for name, data in DATA.items()
     ],
 )
@@ -74,16 +73,25 @@ def expected_outcome(data: DecidedData) -> tuple[str, int]:
     return OUTCOMES.get(data.verdict, ("PASS", 0))
 
 
+def write_both(folder: Path, data: DecidedData) -> tuple[Path, Path]:
+    return write(folder / "before.jsonl", data.before), write(folder / "after.jsonl", data.after)
+
+
+@pytest.mark.parametrize("data", DATA.values(), ids=DATA.keys())
+def test_files__have_the_verdict_of_the_metric_that_decides(
+    data: DecidedData, tmp_path: Path
+) -> None:
+    comparison = mosaico.compare(*write_both(tmp_path, data), better=data.better)
+    assert (str(comparison.verdict), comparison.metric) == (data.verdict, data.metric)
+    document = comparison.comparison.model_dump(mode="json", by_alias=True)
+    assert abouts(document) <= {data.about}
+
+
 @EVERY_KIND
 def test_files__have_one_verdict_in_commands_and_python(data: DecidedData, tmp_path: Path) -> None:
-    before, after = (
-        write(tmp_path / f"{name}.jsonl", rows)
-        for name, rows in (("before", data.before), ("after", data.after))
-    )
+    before, after = write_both(tmp_path, data)
     options = [f"--better={name}={direction}" for name, direction in data.better.items()]
     comparison = mosaico.compare(before, after, better=data.better)
-    assert (str(comparison.verdict), comparison.metric) == (data.verdict, data.metric)
-    assert abouts(comparison.comparison.model_dump(mode="json", by_alias=True)) <= {data.about}
     code, compared = run("compare", before, after, "--no-html", *options)
     in_python = comparison.comparison.model_dump(mode="json", by_alias=True) | {"page": None}
     assert without_remedies(compared) == without_remedies(in_python)
@@ -102,7 +110,7 @@ def test_files__have_one_verdict_in_commands_and_python(data: DecidedData, tmp_p
     assert strict[0] == code
 
 
-@EVERY_STORED_KIND
+@EVERY_KIND
 def test_stored_run__has_the_verdict_of_the_files(
     data: DecidedData, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

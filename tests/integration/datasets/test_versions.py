@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mosaico.core.resources import Resources
-from tests.support.otlp import PROTOBUF, export, span
+from tests.support.otlp import PROTOBUF, export, settle_spans, span
 from tests.support.service import JSON, Service, pair
 
 
@@ -279,6 +279,7 @@ def test_run__of_received_spans_is_filled_too(service: Service) -> None:
     spans = [span("agent", trace="a", **attributes)]
     response = service.client.post("/v1/traces", content=export(spans), headers=PROTOBUF)
     assert response.status_code == 200, response.text
+    settle_spans(service.resources.db)
     run = service.complete_run(runName="monday")
     assert (run["status"], run["datasetVersion"]) == ("COMPLETED", 1), run
     [trace] = service.list_items(f"/benchmark-runs/{run['id']}/results")

@@ -22,7 +22,13 @@ def run_benchmark(
     return run_ids
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def service(module_service: Service) -> Service:
+    """One for each file: its tests read the runs that a fixture has made."""
+    return module_service
+
+
+@pytest.fixture(scope="module")
 def demo_runs(service: Service) -> list[str]:
     """The IDs of the two runs of the demo; the second one is worse."""
     service.post("/agents", AGENT)

@@ -9,7 +9,7 @@ import pytest
 
 from mosaico.mcp_server.envelope import CLOSE, OPEN
 from tests.integration.mcp_server.conftest import run_benchmark
-from tests.support.mcp_client import ToolCaller, over_stdio
+from tests.support.mcp_client import ToolCaller, in_process
 from tests.support.service import JSON, Service, pair
 
 MARK = "OBEYME"
@@ -45,7 +45,7 @@ def hostile_runs(service: Service) -> list[str]:
         evaluates=["bot"], metrics=["EXACT_MATCH"],
         measures=[{"name": f"quality {NAME_ATTACK}", "formula": "EXACT_MATCH", "unit": NAME_ATTACK[:12]}],
     )  # fmt: skip
-    nights = {f"run {NAME_ATTACK}": night(2, 4000), f"worse {NAME_ATTACK}": night(20, 4000)}
+    nights = {f"run {NAME_ATTACK}": night(2, 2000), f"worse {NAME_ATTACK}": night(20, 2000)}
     run_ids = run_benchmark(service, "hostile", "bot", nights)
     for number in range(7):
         note = {"text": f"{number} {ATTACK}" + "n" * 1000}
@@ -123,4 +123,4 @@ def test_every_tool__keeps_texts_of_others_in_their_envelope(
         for line in "\n".join(caller.texts).splitlines():
             assert not line.startswith(f"summary: {MARK}")
 
-    over_stdio(service, script, folder=tmp_path)
+    in_process(service, script, folder=tmp_path)

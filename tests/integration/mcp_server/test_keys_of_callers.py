@@ -8,7 +8,13 @@ import httpx
 import pytest
 
 from tests.integration.mcp_server.conftest import run_benchmark
-from tests.support.mcp_client import ToolCaller, http_server, key_of, over_http, over_stdio
+from tests.support.mcp_client import (
+    ToolCaller,
+    http_app_in_process,
+    in_process,
+    key_of,
+    over_http,
+)
 from tests.support.service import Service, pair
 
 CANARY = "zanzibar"
@@ -25,7 +31,7 @@ def night(wrong: int, word: str) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def two_teams(service: Service) -> dict[str, list[str]]:
     """The runs of two benchmarks with the same fall; everything of the foreign one names the canary."""
     run_ids = {}
@@ -81,9 +87,9 @@ def test_limited_key__sees_nothing_of_other_benchmarks(
         errors = await read_everything(caller, two_teams)
         return caller.texts, errors
 
-    assert_only_mine(*over_stdio(service, script, folder=tmp_path, key=limited))
+    assert_only_mine(*in_process(service, script, folder=tmp_path, key=limited))
     # Over HTTP the server itself has the key of an admin, and never uses it for others.
-    with http_server(service, folder=tmp_path) as url:
+    with http_app_in_process(service) as url:
         assert_only_mine(*over_http(url, script, key=limited))
 
         async def count_agents(caller: ToolCaller) -> int:
@@ -106,19 +112,19 @@ def test_read_key__cannot_start_a_run(
 
     read, run = create_key(service, "read"), create_key(service, "run")
     before = len(service.list_items("/benchmark-runs"))
-    text = over_stdio(service, refused, "--allow-runs", folder=tmp_path, key=read)
+    text = in_process(service, refused, folder=tmp_path, key=read, allow_runs=True)
     assert "run" in text
     assert "mosaico keys create" in text
     assert len(service.list_items("/benchmark-runs")) == before
-    run_id = over_stdio(service, started, "--allow-runs", folder=tmp_path, key=run)
+    run_id = in_process(service, started, folder=tmp_path, key=run, allow_runs=True)
     assert service.get(f"/benchmark-runs/{run_id}")["benchmarkId"] == MINE
 
 
 def test_http__request_without_key_or_for_another_host_is_refused(
-    service: Service, tmp_path: Path
+    service: Service,
 ) -> None:
     key = {"Authorization": f"Bearer {key_of(service)}", **ACCEPT}
-    with http_server(service, "--allowed-host", "mosaico.example.org", folder=tmp_path) as url:
+    with http_app_in_process(service, "mosaico.example.org") as url:
 
         def status(**headers: str) -> int:
             return httpx.post(url, json=PING, headers=headers, trust_env=False).status_code

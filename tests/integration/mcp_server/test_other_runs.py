@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.integration.mcp_server.conftest import run_benchmark
-from tests.support.mcp_client import ToolCaller, over_stdio
+from tests.support.mcp_client import ToolCaller, in_process
 from tests.support.service import JSON, Service, pair
 
 
@@ -67,4 +67,4 @@ def test_runs__without_result_kpis_or_a_clear_name(service: Service, tmp_path: P
         # By hand: 1 and 20 of 30 items are wrong in all trials.
         assert [round(point["value"], 4) for point in trend["points"]] == [0.3333, 0.9667]
 
-    over_stdio(service, ask, folder=tmp_path)
+    in_process(service, ask, folder=tmp_path)

@@ -10,6 +10,7 @@ from tests.support.mcp_client import (
     Mode,
     ToolCaller,
     http_server,
+    in_process,
     key_of,
     over_http,
     over_stdio,
@@ -59,12 +60,13 @@ def test_agent__finds_the_cause_over_stdio(
     assert_found(over_stdio(service, investigate, folder=tmp_path, mode=mode))
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_agent__finds_the_cause_over_http(
-    service: Service, demo_runs: list[str], tmp_path: Path, mode: Mode
+    service: Service, demo_runs: list[str], tmp_path: Path
 ) -> None:
-    with http_server(service, folder=tmp_path) as url:
-        assert_found(over_http(url, investigate, key=key_of(service), mode=mode))
+    with http_server(service, tmp_path) as url:
+        modes: tuple[Mode, ...] = ("auto", "legacy")
+        for mode in modes:
+            assert_found(over_http(url, investigate, key=key_of(service), mode=mode))
 
 
 def test_tools__answer_with_names_in_place_of_ids_and_with_links(
@@ -85,7 +87,7 @@ def test_tools__answer_with_names_in_place_of_ids_and_with_links(
             "none": await caller.answer("what_got_worse", agent="demo-agent", hours=1),
         }
 
-    answers = over_stdio(service, ask, folder=tmp_path)
+    answers = in_process(service, ask, folder=tmp_path)
     base = str(service.client.base_url).rstrip("/")
     assert answers["why"]["run"]["run"] == second
     assert answers["why"]["page"] == f"{base}/runs/{second}"
@@ -124,4 +126,4 @@ def test_tools__say_what_to_pass(service: Service, demo_runs: list[str], tmp_pat
         # Without --allow-runs there is no such tool.
         assert "no tool" in await caller.error("start_run", benchmark="b", agent="a")
 
-    over_stdio(service, ask, folder=tmp_path)
+    in_process(service, ask, folder=tmp_path)

@@ -1,4 +1,4 @@
-"""The process: what it lists, that the own harness accepts it, files, and what it says when it cannot start."""
+"""The server: what it lists, that the own harness accepts it, files, and what it says when it cannot start."""
 
 import json
 import socket
@@ -13,7 +13,7 @@ from mosaico.cli import cli
 from mosaico.core import extras
 from mosaico.harness.mcp.cli.ot_bench import cli as ot_bench
 from mosaico.mcp_server.envelope import CLOSE, OPEN
-from tests.support.mcp_client import APP, ToolCaller, over_stdio
+from tests.support.mcp_client import APP, ToolCaller, in_process
 from tests.support.service import Service
 
 READ_ONLY = {
@@ -35,7 +35,7 @@ def test_tools__have_stable_names_schemas_and_hints(service: Service, tmp_path: 
             assert tool.input_schema["additionalProperties"] is False
             assert tool.output_schema is not None
 
-    over_stdio(service, list_them, "--allow-runs", folder=tmp_path)
+    in_process(service, list_them, folder=tmp_path, allow_runs=True)
 
 
 BENCH = """
@@ -92,7 +92,7 @@ def test_gate_files__has_the_verdict_of_the_command(
             "gate_files", baseline="missing.jsonl", candidate="now.jsonl"
         )
 
-    over_stdio(service, gate, folder=folder)
+    in_process(service, gate, folder=folder)
 
 
 LENIENT = """\
@@ -122,7 +122,7 @@ def test_gate_files__project_file_of_the_folder_judges_and_is_named(
         strict = await caller.answer("gate_files", benchmark="strict", **files)
         assert not strict["passed"]
 
-    over_stdio(service, gate, folder=tmp_path)
+    in_process(service, gate, folder=tmp_path)
 
 
 def test_command__without_the_sdk_names_the_installation(monkeypatch: pytest.MonkeyPatch) -> None:

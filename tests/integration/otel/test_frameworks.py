@@ -8,7 +8,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from mosaico.traces.reader_versions import READER_VERSIONS, ReaderVersion
 from tests.support.otel_frameworks.fixtures import FIXTURES
 from tests.support.otel_frameworks.form import export_of
-from tests.support.otlp import PROTOBUF, export, json_export, span
+from tests.support.otlp import PROTOBUF, export, json_export, settle_spans, span
 from tests.support.service import JSON, Service
 
 METRICS: Final = (
@@ -24,16 +24,8 @@ def send(service: Service, body: bytes) -> bytes:
     return response.content
 
 
-def settle(service: Service) -> None:
-    """A run waits for half a minute without spans: they came an hour ago."""
-    with service.resources.db.begin() as session:
-        session.connection().exec_driver_sql(
-            "UPDATE otel_traces SET last_received_at = last_received_at - interval '1 hour'"
-        )
-
-
 def run_over_received(service: Service, metrics: tuple[str, ...]) -> JSON:
-    settle(service)
+    settle_spans(service.resources.db)
     service.create_agent()
     service.create_benchmark(source="otel", datasetRef="weather", metrics=list(metrics))
     return service.complete_run()
@@ -130,5 +122,5 @@ def run_of_items(service: Service, name: str, answer: str) -> JSON:
         for number in range(1, 41)
     ]
     assert not send(service, export(spans))
-    settle(service)
+    settle_spans(service.resources.db)
     return service.complete_run(runName=name)

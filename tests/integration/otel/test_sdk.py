@@ -28,6 +28,7 @@ from mosaico.traces.sources.otel import OtelSource
 from mosaico.traces.types import ToolCall, Trace
 from tests.integration.docs.test_examples import blocks
 from tests.support.model_server import ReceivedRequest, ScriptedReply, model_server
+from tests.support.otlp import settle_spans
 from tests.support.references import Reference
 from tests.support.service import Service
 
@@ -144,11 +145,7 @@ def test_docs__experiment_and_its_benchmark_work(
     service.create_agent()
     service.post("/benchmarks", json.loads(production))
     service.post("/benchmarks", json.loads(benchmark))
-    # A run waits for half a minute without spans: they came an hour ago.
-    with service.resources.db.begin() as session:
-        session.connection().exec_driver_sql(
-            "UPDATE otel_traces SET last_received_at = last_received_at - interval '1 hour'"
-        )
+    settle_spans(service.resources.db)
     run = service.complete_run(benchmarkId="capitals")
     assert (run["status"], run["tracesTotal"], run["runName"]) == ("COMPLETED", 1, "2026-11-22")
     # The spans do not have the service name of this agent.

@@ -98,11 +98,13 @@ class Fuzzer:
         return sorted(operations, key=_turn)
 
     def attack(self, operation: Operation, *, examples: int, seed: int) -> None:
-        """Generate requests to one operation: entirely generated, with existing IDs, with existing IDs and a
-        valid body if there is one, and wrong ones.
+        """Generate requests to one operation: with existing IDs, with existing IDs and a valid body if there is
+        one, wrong ones, and of several examples also those that are entirely generated.
         """
         made_up = operation.as_strategy()
-        changes = [_leave, self._name, *([self._write] if operation.label in self.bodies else [])]
+        changes: list[Callable[[Request], None]] = [self._name]
+        changes += [self._write] if operation.label in self.bodies else []
+        changes += [_leave] if examples > 1 else []
         for change in changes:
             checks = select_checks(() if change is _leave else OF_GENERATED)
             send = partial(self._send, checks=checks)

@@ -46,6 +46,6 @@ def test_porter__stems_as_published(word: str, stem: str) -> None:
 @example("y" * 500)
 @example("as")
 @example("traditionally")
-@settings(max_examples=2000)
+@settings(max_examples=25 * settings().max_examples)
 def test_porter__equals_nltk(word: str) -> None:
     assert porter_stem(word) == nltk_porter.PorterStemmer().stem(word)

@@ -127,6 +127,7 @@ def endpoints(**recipients: str) -> ProjectFile:
 
 
 @given(files(), files())
+# The name of an endpoint that stays is given to another one.
 @example(endpoints(b="a@x.org", a="b@x.org"), endpoints(b="b@x.org"))
 def test_apply__of_another_content_leads_to_it_whatever_was_before(
     first: ProjectFile, second: ProjectFile
@@ -166,7 +167,7 @@ def agent_with(**fields: str) -> ProjectFile:
 KEYS = [agent_with(langfuseSecretKey=key) for key in ("k1", "k2")]
 
 
-@settings(max_examples=60)
+@settings(max_examples=2 * settings().max_examples)
 @given(files(), files(), st.integers(1, 40), st.booleans())
 @example(agent_with(), KEYS[0], 1, True)
 @example(agent_with(), KEYS[0], 2, True)
