@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from mosaico.postgres.launch import HOST, is_free
 from mosaico.postgres.server import EmbeddedPostgres
 from tests.support.deployment import TRACES, Deployment
 from tests.support.page_commands import run_command
-from tests.support.processes import children_of, lives, until
+from tests.support.processes import children_of, forked_programs, lives, until
 from tests.support.serve import (
     ServiceProcesses,
     free_port,
@@ -167,7 +166,7 @@ def test_serve__says_what_another_terminal_sets(
     service_processes: ServiceProcesses, deployment: Deployment, tmp_path: Path
 ) -> None:
     [export] = re.findall(r"another terminal: (export .*)", service_processes.serve.log)
-    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    environment = {"PATH": f"{forked_programs()}:/usr/bin:/bin", "HOME": str(tmp_path)}
     done = run_command(f"{export}; mosaico keys list", environment, tmp_path)
     assert done.returncode == 0, done.stderr
 
