@@ -16,13 +16,25 @@ from tests.support.serve import ServiceProcesses, running_processes, start_serve
 from tests.support.service import JSON, Service, pair
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "backup.md"
+# The service starts once, for both tests.
+pytestmark = pytest.mark.xdist_group("backups")
 HISTORY = ("/agents", "/benchmarks", "/kpi-history", "/schedule-configs/nightly/fires")
 
 
-@pytest.fixture
-def service_processes(tmp_path: Path, metric_pool: ProcessPool) -> Iterator[ServiceProcesses]:
-    with running_processes(tmp_path, metric_pool) as processes:
+@pytest.fixture(scope="module")
+def module_processes(
+    tmp_path_factory: pytest.TempPathFactory, metric_pool: ProcessPool
+) -> Iterator[ServiceProcesses]:
+    with running_processes(tmp_path_factory.mktemp("backups"), metric_pool) as processes:
         yield processes
+
+
+@pytest.fixture
+def service_processes(module_processes: ServiceProcesses) -> ServiceProcesses:
+    """The service runs; it is restarted when an earlier test stopped it."""
+    if not module_processes.serve.is_running:
+        module_processes.restart()
+    return module_processes
 
 
 @pytest.fixture
@@ -53,6 +65,35 @@ def history(service: Service) -> dict[str, list[JSON]]:
         "runs": [service.get(f"/benchmark-runs/{run['id']}") for run in runs],
         **{path: service.list_items(path) for path in HISTORY},
     }
+
+
+def test_restore__into_a_new_data_folder_starts_with_a_new_admin_key(
+    service_processes: ServiceProcesses, tmp_path: Path
+) -> None:
+    programs = service_processes.programs
+    service_processes.deployment.service.create_agent("agent-003", langfuseSecretKey="sk-1")
+    run(programs, "backup", "a.backup")
+    service_processes.serve.send(signal.SIGTERM)
+    assert service_processes.serve.wait_for_exit() == 0
+
+    folder = tmp_path / "new"
+    refused = programs.start("restore", "a.backup", MOSAICO_DATA_DIR=str(folder))
+    assert refused.wait_for_exit() == 78
+    assert str(folder / "master.key") in refused.log
+    folder.mkdir(mode=0o700)
+    os.link(service_processes.data_dir / "master.key", folder / "master.key")
+    run(programs, "restore", "a.backup", MOSAICO_DATA_DIR=str(folder))
+    programs_of_folder = Programs(
+        programs.folder,
+        {**programs.environment, "MOSAICO_DATA_DIR": str(folder)},
+        programs.processes,
+    )
+    serve = start_serve(programs_of_folder, service_processes.port)
+    listed = run(programs_of_folder, "agents", "list", MOSAICO_PORT=str(service_processes.port))
+    assert "agent-003" in listed.log
+    serve.send(signal.SIGTERM)
+    assert serve.wait_for_exit() == 0
+    EmbeddedPostgres(folder).stop()
 
 
 def test_move__keeps_history_secrets_keys_and_schedules(
@@ -112,32 +153,3 @@ def test_move__keeps_history_secrets_keys_and_schedules(
     assert service.list_items(fires) == before[fires]
     moved.send(signal.SIGTERM)
     assert moved.wait_for_exit() == 0
-
-
-def test_restore__into_a_new_data_folder_starts_with_a_new_admin_key(
-    service_processes: ServiceProcesses, tmp_path: Path
-) -> None:
-    programs = service_processes.programs
-    service_processes.deployment.service.create_agent("agent-002", langfuseSecretKey="sk-1")
-    run(programs, "backup", "a.backup")
-    service_processes.serve.send(signal.SIGTERM)
-    assert service_processes.serve.wait_for_exit() == 0
-
-    folder = tmp_path / "new"
-    refused = programs.start("restore", "a.backup", MOSAICO_DATA_DIR=str(folder))
-    assert refused.wait_for_exit() == 78
-    assert str(folder / "master.key") in refused.log
-    folder.mkdir(mode=0o700)
-    os.link(service_processes.data_dir / "master.key", folder / "master.key")
-    run(programs, "restore", "a.backup", MOSAICO_DATA_DIR=str(folder))
-    programs_of_folder = Programs(
-        programs.folder,
-        {**programs.environment, "MOSAICO_DATA_DIR": str(folder)},
-        programs.processes,
-    )
-    serve = start_serve(programs_of_folder, service_processes.port)
-    listed = run(programs_of_folder, "agents", "list", MOSAICO_PORT=str(service_processes.port))
-    assert "agent-002" in listed.log
-    serve.send(signal.SIGTERM)
-    assert serve.wait_for_exit() == 0
-    EmbeddedPostgres(folder).stop()

@@ -1,6 +1,6 @@
 """Runs whose processes are killed, frozen or lose their power, from the traces to the alert's message.
 
-The other tests of kills stop a run in each of its steps; these do it at random moments of large runs.
+The other tests of kills stop a run in each of its steps; these do it at random moments, `make prove` of large runs.
 """
 
 import os
@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from mosaico.jobs.process_pool import ProcessPool
+from tests.support.deployment import TRACES as FEW_TRACES
 from tests.support.interrupted_runs import interrupted_runs, moments
 
 ROUNDS = int(os.environ.get("MOSAICO_TEST_INTERRUPTED_ROUNDS", "10"))
 TRACES = int(os.environ.get("MOSAICO_TEST_INTERRUPTED_TRACES", "5000"))
 POWER_LOSSES = 3  # of each kind
-FEW_TRACES = 420
 VICTIMS = ("worker", "other worker", "both workers", "both workers twice", "API")
 
 pytestmark = pytest.mark.xdist_group("interrupted runs")
@@ -30,11 +30,10 @@ def show(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
     return show_line
 
 
-def test_interrupted_run__kill_and_power_loss_change_no_value(
+def test_interrupted_run__power_loss_changes_no_value(
     tmp_path: Path, metric_pool: ProcessPool
 ) -> None:
     with interrupted_runs(tmp_path, metric_pool, traces=FEW_TRACES, show=str) as runs:
-        runs.kill_at(0.3, "both workers twice")
         runs.lose_power_at(0.5)
         runs.check_again()
 

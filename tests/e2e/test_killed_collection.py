@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
@@ -9,13 +10,24 @@ import pytest
 from mosaico.traces.production import sampling_rank
 from tests.support.deployment import Deployment
 from tests.support.langfuse import FakeLangfuse, run_fake_langfuse
-from tests.support.langfuse.faults import NoResponseEver
+from tests.support.langfuse.exchange import Exchange, FakeResponse, NoResponse, TrueResponse
+from tests.support.langfuse.faults import ALWAYS, NoResponseEver
 from tests.support.langfuse.records import DEFAULT_TIME
 from tests.support.processes import until
 
 ITEMS_PATH = "/experiment-items"
 ROOTS_PATH = "/v2/observations"
 DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class NoResponseAbout:
+    """No response to requests that name a trace."""
+
+    trace_id: str
+
+    def __call__(self, exchange: Exchange, _true_answer: TrueResponse) -> FakeResponse | None:
+        return NoResponse() if self.trace_id in str(exchange.request.query_params) else None
 
 
 @pytest.fixture
@@ -47,8 +59,8 @@ def test_killed_collection__sample_of_production_is_read_once(
 ) -> None:
     trace_ids = [langfuse.production_trace(number) for number in range(600)]
     sample = sorted(trace_ids, key=lambda trace_id: sampling_rank(5, trace_id))[:450]
-    # A page of IDs, then roots and spans of each hundred traces, up to four hundreds at once.
-    langfuse.inject(NoResponseEver(), path=ROOTS_PATH, on=range(8, 11))
+    # Roots and spans of each hundred traces are read, up to four hundreds at once: the fifth waits.
+    langfuse.inject(NoResponseAbout(sample[-1]), path=ROOTS_PATH, on=ALWAYS)
     set_keys(deployment, langfuse)
     window = {"from": DEFAULT_TIME.isoformat(), "to": (DEFAULT_TIME + DAY).isoformat()}
     deployment.service.create_benchmark(
@@ -63,10 +75,12 @@ def test_killed_collection__sample_of_production_is_read_once(
 
     def hangs_after_a_page() -> bool:
         stored = deployment.database.value("SELECT coalesce(max(trace_count), 0) FROM collections")
-        return bool(stored and len(langfuse.requests_for(ROOTS_PATH)) >= 10)
+        asked = (str(request.parameters) for request in langfuse.requests_for(ROOTS_PATH))
+        return bool(stored and any(sample[-1] in parameters for parameters in asked))
 
     until(hangs_after_a_page, what=victim.log)
     victim.kill()
+    langfuse.clear_faults()
     complete_by_another_worker(deployment, run_id)
     stored = deployment.database.value(
         "SELECT string_agg(trace_id, ',' ORDER BY position) FROM collected_traces"

@@ -1,15 +1,15 @@
-"""`mosaico serve` with real processes: killed processes are restarted, and a stop ends them all."""
+"""`mosaico serve` with real processes, two of them with the API: killed ones are restarted, a stop ends them all."""
 
 import os
 import re
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 from mosaico.jobs.process_pool import ProcessPool
@@ -17,7 +17,7 @@ from mosaico.postgres.launch import HOST, is_free
 from mosaico.postgres.server import EmbeddedPostgres
 from tests.support.deployment import TRACES, Deployment
 from tests.support.page_commands import run_command
-from tests.support.processes import children_of, lives, until
+from tests.support.processes import children_named, children_of, forked_programs, lives, until
 from tests.support.serve import (
     ServiceProcesses,
     free_port,
@@ -25,6 +25,8 @@ from tests.support.serve import (
     read_admin_key,
     running_processes,
 )
+from tests.support.service import Service
+from tests.support.waiting import LIVENESS_S
 
 # The processes start once, for all tests of this file.
 pytestmark = pytest.mark.xdist_group("serve")
@@ -34,7 +36,8 @@ pytestmark = pytest.mark.xdist_group("serve")
 def service_processes(
     tmp_path_factory: pytest.TempPathFactory, metric_pool: ProcessPool
 ) -> Iterator[ServiceProcesses]:
-    with running_processes(tmp_path_factory.mktemp("serve"), metric_pool) as processes:
+    folder = tmp_path_factory.mktemp("serve")
+    with running_processes(folder, metric_pool, MOSAICO_API_PROCESSES="2") as processes:
         yield processes
 
 
@@ -132,17 +135,74 @@ def test_serve__killed_worker_is_restarted_and_its_run_completes(
     assert "restarting it" in service_processes.serve.log
 
 
-def test_serve__killed_api_is_restarted(
+@contextmanager
+def only(pid: int, processes: list[int]) -> Iterator[None]:
+    """The other processes are suspended until the block ends."""
+    suspended = [process for process in processes if process != pid]
+    for process in suspended:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in suspended:
+            os.kill(process, signal.SIGCONT)
+
+
+def api_processes(service_processes: ServiceProcesses) -> list[int]:
+    """Both API processes, once both exist."""
+    pids: list[int] = []
+
+    def both_exist() -> bool:
+        pids[:] = children_named(service_processes.serve.pid, "api")
+        return len(pids) == 2
+
+    until(both_exist, what=service_processes.serve.log)
+    return pids
+
+
+def status_of_agents(service: Service, key: str) -> int:
+    """The status of a request on a connection of its own."""
+    url = f"{service.client.base_url}/api/v1/agents"
+    headers = {"Authorization": f"Bearer {key}"}
+    return httpx.get(
+        url, headers=headers, trust_env=False, verify=False, timeout=LIVENESS_S
+    ).status_code
+
+
+def test_api_processes__each_answers_and_none_knows_a_revoked_key(
     service_processes: ServiceProcesses, deployment: Deployment
 ) -> None:
-    before = service_processes.child("api")
+    service = deployment.service
+    pids = api_processes(service_processes)
+    created = service.post("/keys", {"name": "short", "role": "read"})
 
-    os.kill(before, signal.SIGKILL)
+    for pid in pids:
+        with only(pid, pids):
+            assert status_of_agents(service, created["token"]) == 200
+    service.client.delete(f"/api/v1/keys/{created['id']}").raise_for_status()
 
-    until(
-        lambda: service_processes.is_ready() and service_processes.child("api") != before,
-        what=service_processes.serve.log,
-    )
+    for pid in pids:
+        with only(pid, pids):
+            # Each process remembers a key for less than a second.
+            until(lambda: status_of_agents(service, created["token"]) == 401)
+
+
+def test_api_processes__a_killed_one_is_restarted_while_the_other_answers(
+    service_processes: ServiceProcesses, deployment: Deployment
+) -> None:
+    service = deployment.service
+    killed, other = api_processes(service_processes)
+    key = service.client.headers["Authorization"].removeprefix("Bearer ")
+
+    os.kill(killed, signal.SIGKILL)
+
+    assert status_of_agents(service, key) == 200
+    until(lambda: killed not in (pids := api_processes(service_processes)) and other in pids)
+    restarted = api_processes(service_processes)
+    new = next(pid for pid in restarted if pid != other)
+    with only(new, restarted):
+        # The connection waits in the shared socket until the new process accepts it.
+        assert status_of_agents(service, key) == 200
 
 
 def test_serve__children_of_a_killed_service_end_and_the_data_remains(
@@ -167,7 +227,7 @@ def test_serve__says_what_another_terminal_sets(
     service_processes: ServiceProcesses, deployment: Deployment, tmp_path: Path
 ) -> None:
     [export] = re.findall(r"another terminal: (export .*)", service_processes.serve.log)
-    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    environment = {"PATH": f"{forked_programs()}:/usr/bin:/bin", "HOME": str(tmp_path)}
     done = run_command(f"{export}; mosaico keys list", environment, tmp_path)
     assert done.returncode == 0, done.stderr
 

@@ -21,7 +21,7 @@ from tests.support.stored import DatabaseReader, varied_pairs
 
 QUESTIONS = 40
 # Five pages to collect and two shards to score, in the sizes of `tests.support.gated_source`.
-TRACES = 420
+TRACES = 105
 # Without those of uploads, which the gated source copies.
 COLLECTED_TRACES = """
     SELECT count(*) FROM collected_traces JOIN collections ON id = collection_id WHERE source = 'gated'

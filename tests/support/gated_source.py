@@ -1,8 +1,8 @@
 """A trace source that waits at gates, and stores the scores that are written back.
 
 Worker processes load it by entry point from the distribution of `tests.support.gates`. Pages and
-shards are a fifth of their real size: a run of several pages and shards then takes a fifth of the
-time.
+shards are a twentieth of their real size: a run of several pages and shards then takes a fraction of
+the time.
 """
 
 import json
@@ -28,8 +28,8 @@ from tests.support.gates import FOLDER, gate
 from tests.support.paged_source import PagedSource
 
 SOURCE_RUN_AT = datetime(2026, 11, 21, tzinfo=UTC)
-PAGE_TRACES = 100
-SHARD_TRACES = 400
+PAGE_TRACES = 25
+SHARD_TRACES = 100
 
 
 class GatedSource:

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from mosaico.serve import SUPERVISED
 from tests.support import gates
 from tests.support.waiting import LIVENESS_S as LIVENESS_S  # noqa: PLC0414 for those who wait for processes
 from tests.support.waiting import until as until  # noqa: PLC0414
-from tests.support.warm_processes import COMMANDS, WarmProcess, WarmProcesses, write_program
+from tests.support.warm_processes import WarmProcess, WarmProcesses, write_program
 
 ROOT = Path(__file__).resolve().parents[2]
 MASTER_KEY = base64.b64encode(bytes(range(32))).decode()
@@ -84,25 +83,14 @@ class Programs:
     environment: Mapping[str, str]
     processes: list[Program] = field(default_factory=list)
 
-    def start(self, *command: str, launcher: Sequence[str] = (), **environment: str) -> Program:
-        """Start a command of the service; `launcher` is a program that becomes it, with arguments."""
+    def start(self, *command: str, **environment: str) -> Program:
+        """Start a command of the service."""
         log_file = self.folder / f"{'-'.join(command)}-{len(self.processes)}.log"
         variables = {**self.environment, SUPERVISED: "1", **environment}
         with log_file.open("wb") as log:
-            if command[0] in COMMANDS and not launcher:
-                process: subprocess.Popen[bytes] | WarmProcess = warm_processes().start(
-                    command, folder=self.folder, environment=variables, log=log.fileno()
-                )
-            else:
-                process = subprocess.Popen(
-                    [*launcher, sys.executable, "-m", "mosaico.cli", *command],
-                    cwd=self.folder,
-                    env=variables,
-                    stdin=subprocess.PIPE,  # closes when the tests are killed: the process exits
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                )
+            process = warm_processes().start(
+                command, folder=self.folder, environment=variables, log=log.fileno()
+            )
         self.processes.append(Program(process, log_file))
         return self.processes[-1]
 

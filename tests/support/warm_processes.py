@@ -51,7 +51,6 @@ PLUGINS = (
         "mosaico.notifications.channels",
     ),
 )
-COMMANDS = frozenset({"api", "scheduler", "serve", "worker"})
 START_S = 300.0
 PROGRAM = """\
 #!{interpreter} -IS

@@ -1,7 +1,6 @@
 """The pages of jobs: their commands print what the pages show, one after the other."""
 
 import dataclasses
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from mosaico.core.resources import Resources
 from tests.integration.docs.test_examples import blocks, examples, matches
 from tests.support.langfuse import run_fake_langfuse
 from tests.support.page_commands import command_environment, run_command
+from tests.support.processes import forked_programs
 from tests.support.service import Service, working
 from tests.unit.reporting.test_compare_cli import write_table
 
@@ -55,7 +55,7 @@ def check_commands(
 def test_compare_files(tmp_path: Path, folder: Path) -> None:
     write_table(folder / "last-week.csv", range(2))
     write_table(folder / "today.csv", range(14))
-    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    environment = {"PATH": f"{forked_programs()}:/usr/bin:/bin", "HOME": str(tmp_path)}
     check_commands(blocks("docs/compare-files.md", "console"), environment, folder)
 
 
