@@ -118,10 +118,7 @@ def scenario(restricted_url: str, tmp_path: Path) -> Iterator[SecretsScenario]:
         ) as client,
     ):
         started.start("api")
-        worker = started.start("worker")
-        # It does not know the address of the API.
-        worker.wait_for_output("set MOSAICO_PUBLIC_URL")
-        worker.wait_for_output("worker is ready")
+        started.start("worker").wait_for_output("worker is ready")
         scenario = SecretsScenario(client, started, planted)
         until(lambda: _answers(client), what=scenario.logs)
         yield scenario
