@@ -93,12 +93,11 @@ def run(
     task_tokens: Annotated[
         int | None, typer.Option("--task-tokens", min=1, help="Token limit of an attempt.")
     ] = None,
-    run_tokens: run_command.RunTokens = None,
     task_usd: Annotated[
         float | None,
         typer.Option("--task-usd", min=0, help="Cost limit of an attempt in US dollars."),
     ] = None,
-    run_usd: run_command.RunUsd = None,
+    budget: run_command.BudgetOptions,
     prices: run_command.PricesFile = None,
     judge_provider: Annotated[
         Provider | None,
@@ -172,7 +171,7 @@ def run(
             ),
             task_budget=BudgetLimits(tokens=task_tokens, cost_usd=task_usd),
         ),
-        run_budget=BudgetLimits(tokens=run_tokens, cost_usd=run_usd),
+        run_budget=budget.limits(),
         prices=prices,
         cache=cache.turn_cache(),
         save=save,

@@ -25,6 +25,7 @@ from mosaico.llm.conversation import (
 from mosaico.llm.model_families import api_for
 
 if TYPE_CHECKING:
+    from mosaico.harness.budget import BudgetLimits
     from mosaico.harness.reports.view import RunReportView
     from mosaico.llm.folder_cache import TurnCache
 
@@ -41,13 +42,6 @@ Trials = Annotated[
 ]
 Concurrency = Annotated[
     int, typer.Option("--concurrency", min=1, max=64, help="Number of concurrent attempts.")
-]
-RunTokens = Annotated[
-    int | None, typer.Option("--run-tokens", min=1, help="Token limit of the whole run.")
-]
-RunUsd = Annotated[
-    float | None,
-    typer.Option("--run-usd", min=0, help="Cost limit of the whole run in US dollars."),
 ]
 PricesFile = Annotated[
     Path | None,
@@ -83,6 +77,24 @@ OtherResult = Annotated[
 ]
 PageFile = Annotated[Path, typer.Option("--file", help="HTML file to write.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Treat warnings as failures.")]
+
+
+class BudgetOptions(NamedTuple):
+    """The options of the budget of a whole run."""
+
+    run_tokens: Annotated[
+        int | None, typer.Option("--run-tokens", min=1, help="Token limit of the whole run.")
+    ] = None
+    run_usd: Annotated[
+        float | None,
+        typer.Option("--run-usd", min=0, help="Cost limit of the whole run in US dollars."),
+    ] = None
+
+    def limits(self) -> "BudgetLimits":
+        # As for the cache below: only a run needs it.
+        from mosaico.harness.budget import BudgetLimits
+
+        return BudgetLimits(tokens=self.run_tokens, cost_usd=self.run_usd)
 
 
 class ReportFiles(NamedTuple):

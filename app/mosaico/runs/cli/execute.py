@@ -70,8 +70,7 @@ def execute_agent(
         float | None,
         typer.Option("--run-seconds", min=0.001, help="Time limit of the whole run in seconds."),
     ] = None,
-    run_tokens: run_command.RunTokens = None,
-    run_usd: run_command.RunUsd = None,
+    budget: run_command.BudgetOptions,
     input_options: InputOptions,
     save: Annotated[
         Path, typer.Option("--save", help="Folder of the result file (default: this folder).")
@@ -109,7 +108,6 @@ def execute_agent(
     read by `mosaico compare`, `gate` and `score`. Exit codes: 0 every attempt is finished, 2 invalid
     configuration, 3 an attempt could not be made or was not reached, 130 interrupted.
     """
-    from mosaico.harness.budget import BudgetLimits
     from mosaico.traces.execution.command import parse_command
     from mosaico.traces.execution.datasets import load_items
     from mosaico.traces.execution.experiment import ExecutionPlan
@@ -129,7 +127,7 @@ def execute_agent(
         dataset_name=dataset,
         trials=trials,
         limits=ExecutionLimits(concurrency=concurrency, item_s=item_seconds, run_s=run_seconds),
-        budget=BudgetLimits(tokens=run_tokens, cost_usd=run_usd),
+        budget=budget.limits(),
         save=save,
         resume=resume,
     )

@@ -113,8 +113,7 @@ def run(
             "--timeout", min=0.001, max=86_400, help="Time limit of an attempt in seconds."
         ),
     ] = None,
-    run_tokens: run_command.RunTokens = None,
-    run_usd: run_command.RunUsd = None,
+    budget: run_command.BudgetOptions,
     secrets: SecretsFile = None,
     prices: run_command.PricesFile = None,
     cache: run_command.CacheOptions,
@@ -171,7 +170,6 @@ def run(
     from datetime import UTC, datetime
 
     from mosaico.core.text import count_noun
-    from mosaico.harness.budget import BudgetLimits
     from mosaico.harness.mcp.cli.file_picker import resolve_files
     from mosaico.harness.mcp.cli.run import McpRunOptions, make_plan, prepare, run_files
     from mosaico.harness.mcp.plan_builder import PlanOverrides
@@ -201,7 +199,7 @@ def run(
         ),
         trials=trials,
         concurrency=concurrency,
-        run_budget=BudgetLimits(tokens=run_tokens, cost_usd=run_usd),
+        run_budget=budget.limits(),
         secrets=secrets,
         prices=prices,
         cache=cache.turn_cache(),
