@@ -14,12 +14,17 @@ BASELINE = "/benchmarks/bench-001/baseline"
 GOOD, BAD = range(5), range(20)
 
 
-def test_pinned_run__is_the_baseline_until_unpinned(
+def test_pinned_run__is_the_baseline_and_stays_until_unpinned(
     service: Service, complete_run: CompleteRun
 ) -> None:
     first = complete_run("monday", traces(GOOD))
     pinned = service.put(BASELINE, {"runId": first["id"]})
     assert (pinned["agentId"], pinned["runId"]) == ("agent-001", first["id"])
+    problem = service.expect_problem(409, "DELETE", f"/benchmark-runs/{first['id']}")
+    assert problem["type"].endswith("run-is-baseline")
+    now = service.resources.clock()
+    with service.resources.db.begin() as session:
+        assert purge_runs_before(session, now + timedelta(days=1), now) == 0
     second = complete_run("tuesday", traces(BAD))
     third = complete_run("wednesday", traces(BAD))
     assert third["verdict"]["baseline"] == {"mode": "PINNED", "runIds": [first["id"]]}
@@ -31,6 +36,7 @@ def test_pinned_run__is_the_baseline_until_unpinned(
     # Tuesday and Wednesday regressed and were not accepted.
     assert fourth["verdict"]["baseline"] == {"mode": "PREVIOUS_VALID", "runIds": [first["id"]]}
     assert second["verdict"]["verdict"] == "REGRESSED"
+    service.delete(f"/benchmark-runs/{first['id']}")
 
 
 def test_pin__refuses_invalid_runs_and_other_benchmarks(
@@ -43,20 +49,6 @@ def test_pin__refuses_invalid_runs_and_other_benchmarks(
     other = complete_run("tuesday", traces(GOOD))
     service.expect_problem(422, "PUT", "/benchmarks/other/baseline", {"runId": other["id"]})
     service.expect_problem(404, "PUT", BASELINE, {"runId": "nobody"})
-
-
-def test_pinned_run__is_neither_deleted_nor_purged(
-    service: Service, complete_run: CompleteRun
-) -> None:
-    first = complete_run("monday", traces(GOOD))
-    service.put(BASELINE, {"runId": first["id"]})
-    problem = service.expect_problem(409, "DELETE", f"/benchmark-runs/{first['id']}")
-    assert problem["type"].endswith("run-is-baseline")
-    now = service.resources.clock()
-    with service.resources.db.begin() as session:
-        assert purge_runs_before(session, now + timedelta(days=1), now) == 0
-    service.delete(BASELINE)
-    service.delete(f"/benchmark-runs/{first['id']}")
 
 
 def test_baseline__may_be_the_mean_of_the_last_runs(

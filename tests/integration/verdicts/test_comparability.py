@@ -1,12 +1,10 @@
 """Runs that are not comparable with their baseline: no verdict, and one alert."""
 
 import pytest
-from typer.testing import CliRunner
 
-from mosaico.cli import cli
 from mosaico.comparison import stored_run_comparison
 from tests.integration.verdicts.conftest import CompleteRun, traces
-from tests.support.service import JSON, Service
+from tests.support.service import JSON, Service, run_mosaico
 
 BENCHMARK = "/benchmarks/bench-001"
 GOOD, BAD = range(5), range(20)
@@ -24,8 +22,11 @@ def alerts(service: Service) -> list[JSON]:
 
 
 def test_changed_conditions__run_is_not_compared_and_starts_a_series(
-    service: Service, complete_run: CompleteRun
+    service: Service, complete_run: CompleteRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(
+        stored_run_comparison, "compare_in_child", stored_run_comparison.compare_runs
+    )
     first = complete_run("monday", traces(GOOD))
     cut = of_another_dataset(service, "tuesday", BAD)
     verdict = cut["verdict"]
@@ -36,6 +37,12 @@ def test_changed_conditions__run_is_not_compared_and_starts_a_series(
     assert verdict["differences"] == [condition]
     [kpi] = service.get(f"/benchmark-runs/{cut['id']}/kpis")["items"]
     assert (kpi["value"], kpi["verdict"]["verdict"]) == (0.5, "INVALID")
+    # So is its gate, unless the baseline is chosen.
+    words = ["gate", "--run", cut["id"]]
+    own = run_mosaico(service, *words)
+    reason = verdict["reason"]
+    assert (own.exit_code, own.stdout.splitlines()[1]) == (3, f"{reason[0].upper()}{reason[1:]}.")
+    assert run_mosaico(service, *words, "--baseline", first["id"]).exit_code == 1
     # Its values are correct, and the next run is compared with them.
     again = of_another_dataset(service, "wednesday", BAD)
     assert again["verdict"]["baseline"]["runIds"] == [cut["id"]]
@@ -82,23 +89,3 @@ def test_kpi_of_a_new_metric__does_not_count_while_others_are_comparable(
     assert later["verdict"]["verdict"] == "INVALID"
     [alert] = alerts(service)
     assert "STATUS is new" in alert["explanation"]
-
-
-def test_gate__is_invalid_under_changed_conditions_unless_the_baseline_is_chosen(
-    service: Service, complete_run: CompleteRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        stored_run_comparison, "compare_in_child", stored_run_comparison.compare_runs
-    )
-    env = {
-        "MOSAICO_URL": str(service.client.base_url).rstrip("/"),
-        "MOSAICO_API_KEY": service.client.headers["Authorization"].removeprefix("Bearer "),
-    }
-    first = complete_run("monday", traces(GOOD))
-    cut = of_another_dataset(service, "tuesday", BAD)
-    words = ["gate", "--run", cut["id"]]
-    own = CliRunner().invoke(cli, words, env=env)
-    reason = cut["verdict"]["reason"]
-    assert (own.exit_code, own.stdout.splitlines()[1]) == (3, f"{reason[0].upper()}{reason[1:]}.")
-    chosen_baseline = CliRunner().invoke(cli, [*words, "--baseline", first["id"]], env=env)
-    assert chosen_baseline.exit_code == 1, chosen_baseline.output
