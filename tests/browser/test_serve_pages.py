@@ -19,7 +19,7 @@ from tests.support.gated_source import SHARD_TRACES
 from tests.support.processes import ROOT, lives, until
 from tests.support.serve import ServiceProcesses, running_processes
 
-STREAMS, TABS = 20, 3
+STREAMS, TABS = 20, 2
 # What a reader could have seen in the page, from now on.
 RECORD = """() => {
   window.seen = { state: [], note: [], progress: [] };

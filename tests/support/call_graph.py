@@ -60,7 +60,7 @@ def raised_errors(function: Callable[..., Any]) -> set[type[AppError]]:
 
 @cache
 def _references(name: _Name) -> frozenset[_Name]:
-    module = _modules()[name.module]
+    module = _read_module(name.module)
     meanings = (
         _meaning(module.meanings.get(mention.name), mention.attribute)
         for mention in module.definitions[name.name]
@@ -85,8 +85,8 @@ def _mentions(definition: ast.AST) -> Iterator[_Mention]:
 
 def _definition(name: _Name | str | None) -> _Name | None:
     """Where a name is defined; a package may only pass it on."""
-    while isinstance(name, _Name) and name.module in _modules():
-        module = _modules()[name.module]
+    while isinstance(name, _Name) and name.module in _paths():
+        module = _read_module(name.module)
         if name.name in module.definitions:
             return name
         name = module.meanings.get(name.name)
@@ -94,9 +94,8 @@ def _definition(name: _Name | str | None) -> _Name | None:
 
 
 @cache
-def _modules() -> dict[str, _Module]:
-    paths = {_module_name(path): path for path in APP.rglob("*.py")}
-    return {name: _read_module(name, path, paths.keys()) for name, path in paths.items()}
+def _paths() -> dict[str, Path]:
+    return {_module_name(path): path for path in APP.rglob("*.py")}
 
 
 def _module_name(path: Path) -> str:
@@ -104,8 +103,9 @@ def _module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _read_module(module: str, path: Path, modules: Any) -> _Module:
-    tree = ast.parse(path.read_text())
+@cache
+def _read_module(module: str) -> _Module:
+    tree = ast.parse(_paths()[module].read_text())
     definitions: dict[str, set[_Mention]] = {}
     for node in tree.body:
         match node:
@@ -119,6 +119,6 @@ def _read_module(module: str, path: Path, modules: Any) -> _Module:
             for alias in imported.names:
                 full_name = f"{imported.module}.{alias.name}"
                 meanings[alias.asname or alias.name] = (
-                    full_name if full_name in modules else _Name(imported.module or "", alias.name)
+                    full_name if full_name in _paths() else _Name(imported.module or "", alias.name)
                 )
     return _Module(definitions, meanings)
