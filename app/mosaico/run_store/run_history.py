@@ -299,6 +299,7 @@ def list_changed_traces(
     return heapq.nsmallest(
         limit,
         (trace for trace in changed if trace.before is None or _harm(trace, fell=fell) > 0),
+        # Nothing in two runs tells equal changes apart, and a repeated job must choose the same traces.
         key=lambda trace: (-_harm(trace, fell=fell), trace.trace_id),
     )
 
