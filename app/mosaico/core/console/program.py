@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any
 
 import typer
@@ -38,6 +37,9 @@ def run_program(cli: typer.Typer, describe_version: Callable[[], str] | None = N
 
 def version_of(program: str) -> str:
     """The version of a program of this package, which has one version."""
+    # It loads a parser of mails, which takes a tenth of the start of a program.
+    from importlib.metadata import version
+
     return f"{program} of mosaico {version('mosaico')}"
 
 

@@ -109,7 +109,7 @@ def execute_agent(
     read by `mosaico compare`, `gate` and `score`. Exit codes: 0 every attempt is finished, 2 invalid
     configuration, 3 an attempt could not be made or was not reached, 130 interrupted.
     """
-    from mosaico.harness.budget import BudgetLimits
+    from mosaico.harness.limits import BudgetLimits
     from mosaico.traces.execution.command import parse_command
     from mosaico.traces.execution.datasets import load_items
     from mosaico.traces.execution.experiment import ExecutionPlan

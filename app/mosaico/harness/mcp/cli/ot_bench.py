@@ -172,7 +172,7 @@ def run(
     from datetime import UTC, datetime
 
     from mosaico.core.text import count_noun
-    from mosaico.harness.budget import BudgetLimits
+    from mosaico.harness.limits import BudgetLimits
     from mosaico.harness.mcp.cli.file_picker import resolve_files
     from mosaico.harness.mcp.cli.run import McpRunOptions, make_plan, prepare, run_files
     from mosaico.harness.mcp.plan_builder import PlanOverrides
