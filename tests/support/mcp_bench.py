@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mosaico.harness.budget import Budget, BudgetLimits
+from mosaico.harness.budget import Budget
+from mosaico.harness.limits import BudgetLimits
 from mosaico.harness.mcp.agent_loop.run import run_plan
 from mosaico.harness.mcp.config import TaskType
 from mosaico.harness.mcp.plan import LlmEndpoint, McpRunPlan, PlannedServer, PlannedTask

@@ -11,7 +11,7 @@ from typing import Any, Final
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 # Characters outside of XML 1.0: an escape does not make them legal either.
-_NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_XML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 _NEGATIVE: Final = re.compile("\N{MINUS SIGN}(?=[0-9.])")
 # They make a text read in another order than it is stored. Source: CVE-2021-42574.

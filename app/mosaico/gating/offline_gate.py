@@ -164,6 +164,8 @@ def _kpi_values(
 def _warn_of_unread(files: Sequence[MeasuredFile], refs: Sequence[MetricRef]) -> str | None:
     """The warning of the file in which a metric cannot read more of the expected texts, by metric."""
     reading = [ref for ref in refs if provider_for(ref).spec.readable]
+    if not reading:
+        return None
     columns = [provider_for(ref).spec.key for ref in reading]
     texts = (select_columns(file, columns).measured_texts(reading) for file in files)
     return warn_of_unread(max(pair, key=lambda of: of.unread) for pair in zip(*texts, strict=True))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from mosaico.harness.limits import BudgetLimits
 from mosaico.harness.results import ConversationEnding, NamedEnding
 from mosaico.llm.conversation import ChatMessage, Tool, Turn, Usage
 from mosaico.llm.prices import Price
@@ -54,14 +55,6 @@ class TurnTaker(Protocol):
     async def turn(
         self, system: str, messages: Sequence[ChatMessage], tools: Sequence[Tool]
     ) -> Turn: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetLimits:
-    """The limits of a budget; None means no limit."""
-
-    tokens: int | None = None
-    cost_usd: float | None = None
 
 
 class UsedBudget(NamedTuple):

@@ -5,8 +5,7 @@ from typing import Annotated, Any, Final, Self, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 
 from mosaico.core.schemas import HttpUrl, ShortText, WireModel
-from mosaico.harness.budget import BudgetLimits
-from mosaico.harness.results import DEFAULT_TOOL_CHARS
+from mosaico.harness.limits import DEFAULT_TOOL_CHARS, BudgetLimits
 from mosaico.llm.conversation import (
     PromptCache,
     Provider,

@@ -11,8 +11,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 from mosaico.llm.conversation import ChatMessage, MessageRole, StopReason, Turn
 from mosaico.llm.errors import LlmError, LlmErrorKind
 
-# Of one bash call: about 25,000 tokens, so that a few of them fit into the context of most models.
-DEFAULT_TOOL_CHARS: Final = 100_000
 MAX_DETAIL_CHARS: Final = 500  # of a refusal beside the figures of an attempt
 
 N = TypeVar("N", int, float)

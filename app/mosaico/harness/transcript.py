@@ -27,7 +27,12 @@ MAX_TEXT_CHARS: Final = 32 * 1024
 MAX_TRANSCRIPT_CHARS: Final = 1024 * 1024
 
 _WIRE: Final = ConfigDict(
-    alias_generator=to_camel, validate_by_name=True, serialize_by_alias=True, extra="forbid"
+    alias_generator=to_camel,
+    validate_by_name=True,
+    serialize_by_alias=True,
+    extra="forbid",
+    # Most commands and processes read no transcript.
+    defer_build=True,
 )
 
 

@@ -284,7 +284,8 @@ def measure_without_computing(trace: Trace, provider: MetricProvider) -> Measure
 
 
 def _unsupported(trace: Trace, spec: MetricSpec) -> Measurement:
-    if trace.outcome.is_agent_failure and spec.is_delivered:
+    # Most traces of a file lack what most delivered metrics need, and are no failures.
+    if trace.outcome is not _SCORED and trace.outcome.is_agent_failure and spec.is_delivered:
         return _measure_failure(spec)
     # Few metrics need an input, so it is looked at only when the provider refuses the trace.
     has_no_input = trace.input is None and Need.INPUT in spec.needs

@@ -13,8 +13,9 @@ _ALL_ARE_NEEDED: Final = "The answer must fit all of these:"
 
 def has_references(trace: Trace, spec: MetricSpec) -> bool:
     """Return whether a metric has to choose among the expected answers of a trace."""
-    is_list = bool(trace.expected_any) or bool(trace.expected_all)
-    return is_list and Need.EXPECTED_OUTPUT in spec.needs
+    if not (trace.expected_any or trace.expected_all):
+        return False
+    return Need.EXPECTED_OUTPUT in spec.needs
 
 
 def with_each_reference(trace: Trace) -> list[Trace]:

@@ -16,7 +16,7 @@ from mosaico.core.clock import utc_now
 from mosaico.core.console.table import format_cell
 from mosaico.core.errors import Invalid
 from mosaico.core.parameter_names import UserInterface, messages_for
-from mosaico.harness.budget import BudgetLimits
+from mosaico.harness.limits import BudgetLimits
 from mosaico.sdk.inputs import Results, open_reader, source_of, warn_ignored
 from mosaico.sdk.tables import html_of
 from mosaico.traces.error_rules import outcome_of_error

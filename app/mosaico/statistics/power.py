@@ -22,6 +22,8 @@ MAX_ITEMS = 1_000_000
 # Beyond, Student's t is the normal distribution.
 _MAX_DEGREES = 5_000.0
 _BISECTIONS = 50
+# Of the effect: the mean over angles is not exacter.
+_SMALLEST_STEP = 1e-9
 # The mean over so many angles is within 0.001 of that over all.
 _ANGLES = 64
 # Found by simulation of log-normal costs: with it the stated effect is found as often as promised.
@@ -246,10 +248,21 @@ def detectable_in_errors(degrees: float) -> float:
     errors = [(math.cos(a) + math.sin(a), math.cos(a) - math.sin(a)) for a in angles]
 
     def excess(factor: float) -> float:
+        # On the scale of normal quantiles the power is nearly a line.
         powers = [t_cdf(factor * own - critical * of_test, 2 * degrees) for own, of_test in errors]
-        return math.fsum(powers) / _ANGLES - POWER
+        return normal_quantile(math.fsum(powers) / _ANGLES) - normal_quantile(POWER)
 
-    return _root(excess, 2.8)
+    return _root_from_below(excess, critical, critical + normal_quantile(POWER))
+
+
+def _root_from_below(excess: Callable[[float], float], before: float, start: float) -> float:
+    """The root of an increasing, concave function by secants, which come nearer from below. Both numbers are below it."""
+    at_before, root = excess(before), start
+    while root - before > _SMALLEST_STEP * root:
+        at_root = excess(root)
+        step = -at_root * (root - before) / (at_root - at_before)
+        before, at_before, root = root, at_root, root + step
+    return root
 
 
 def _root(excess: Callable[[float], float], start: float) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mosaico.harness.budget import BudgetLimits
+from mosaico.harness.limits import BudgetLimits
 from mosaico.harness.mcp.stored_attempt import attempt_transcript
 from mosaico.harness.mcp.types import (
     Content,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mosaico.harness.budget import BudgetLimits
+from mosaico.harness.limits import BudgetLimits
 from mosaico.harness.mcp.config import EvaluatorConfig
 from mosaico.harness.mcp.evaluator_registry import load_evaluators
 from mosaico.harness.mcp.plan_builder import models_without_price

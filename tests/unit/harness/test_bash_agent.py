@@ -17,8 +17,9 @@ from mosaico.harness.bash.agent import (
 )
 from mosaico.harness.bash.sandbox import SandboxLimits, sandbox_prompt
 from mosaico.harness.bash.types import EvalTask
-from mosaico.harness.budget import Budget, BudgetLimits
+from mosaico.harness.budget import Budget
 from mosaico.harness.harness_config import BashHarnessSettings
+from mosaico.harness.limits import BudgetLimits
 from mosaico.harness.results import ConversationEnding
 from mosaico.llm.conversation import (
     ChatMessage,

@@ -12,7 +12,8 @@ from mosaico.harness.bash.check_registry import CHECKS, Check, CheckResult
 from mosaico.harness.bash.judge import BashJudge
 from mosaico.harness.bash.replay import rescore
 from mosaico.harness.bash.types import EvalResult
-from mosaico.harness.budget import Budget, BudgetLimits
+from mosaico.harness.budget import Budget
+from mosaico.harness.limits import BudgetLimits
 from mosaico.harness.results import AttemptOutcome
 from mosaico.llm.conversation import (
     Turn,

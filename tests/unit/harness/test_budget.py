@@ -9,10 +9,10 @@ from mosaico.harness.bash.agent import AgentAttempt, AttemptLimits, attempt_task
 from mosaico.harness.budget import (
     AttemptBudgetExhausted,
     Budget,
-    BudgetLimits,
     RunBudgetExhausted,
     turn_within_budget,
 )
+from mosaico.harness.limits import BudgetLimits
 from mosaico.harness.results import AttemptOutcome, ConversationEnding
 from mosaico.llm.conversation import ChatMessage, Tool, Turn, Usage, user_message
 from mosaico.llm.prices import Price

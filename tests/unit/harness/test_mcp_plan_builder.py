@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mosaico.core.errors import BadUsage
-from mosaico.harness.budget import BudgetLimits
+from mosaico.harness.limits import BudgetLimits
 from mosaico.harness.mcp.config import TaskType
 from mosaico.harness.mcp.evaluator_registry import load_evaluators
 from mosaico.harness.mcp.lint import lint

@@ -18,8 +18,8 @@ from mosaico.harness.budget import (
     RunBudgetExhausted,
     turn_within_budget,
 )
+from mosaico.harness.limits import DEFAULT_TOOL_CHARS
 from mosaico.harness.results import (
-    DEFAULT_TOOL_CHARS,
     ConversationEnding,
     NamedEnding,
     ending_of_error,

@@ -10,9 +10,10 @@ from mosaico.harness.bash.agent import AgentAttempt, AttemptLimits, attempt_task
 from mosaico.harness.bash.check_registry import CheckEvidence, score_attempt
 from mosaico.harness.bash.judge import BashJudge
 from mosaico.harness.bash.types import BashAttemptKey, EvalResult, EvalTask
-from mosaico.harness.budget import Budget, BudgetLimits, RunBudgetExhausted, UsedBudget
+from mosaico.harness.budget import Budget, RunBudgetExhausted, UsedBudget
 from mosaico.harness.harness_config import BashHarnessSettings, ModelPrice
 from mosaico.harness.judge import JudgeError
+from mosaico.harness.limits import BudgetLimits
 from mosaico.harness.results import AttemptOutcome, attempt_name
 from mosaico.harness.running_attempts import running_attempt
 from mosaico.llm.conversation import Llm, TurnSettings

@@ -20,7 +20,8 @@ from mosaico.core.console.terminal import (
 from mosaico.core.extras import require_extra
 from mosaico.harness.commands import run_command
 from mosaico.harness.commands.program_version import print_version
-from mosaico.harness.results import DEFAULT_TOOL_CHARS, HarnessExit
+from mosaico.harness.limits import DEFAULT_TOOL_CHARS
+from mosaico.harness.results import HarnessExit
 from mosaico.llm.conversation import Provider
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def run(
     from mosaico.harness.bash.run import BashRunOptions, ModelChoice, run_dataset
     from mosaico.harness.bash.sandbox import SandboxLimits
     from mosaico.harness.bash.summary import gate_figures
-    from mosaico.harness.budget import BudgetLimits
+    from mosaico.harness.limits import BudgetLimits
     from mosaico.harness.reports.files import write_reports
 
     options = BashRunOptions(

@@ -16,9 +16,10 @@ from mosaico.harness.bash.result_file import file_stem, read_report
 from mosaico.harness.bash.result_journal import Recorder, resume_report
 from mosaico.harness.bash.sandbox import BASHKIT_VERSION, sandbox_prompt
 from mosaico.harness.bash.types import EvalReport, EvalResult, EvalTask
-from mosaico.harness.budget import Budget, BudgetLimits
+from mosaico.harness.budget import Budget
 from mosaico.harness.commands.progress import show_progress
 from mosaico.harness.commands.run_command import RunInterrupted, announce_api, run_interruptible
+from mosaico.harness.limits import BudgetLimits
 from mosaico.harness.result_file import claim_result_file, result_of
 from mosaico.llm.conversation import Llm, Provider, TurnSettings
 from mosaico.llm.folder_cache import TurnCache, server_host

@@ -92,7 +92,7 @@ class BudgetOptions(NamedTuple):
 
     def limits(self) -> "BudgetLimits":
         # As for the cache below: only a run needs it.
-        from mosaico.harness.budget import BudgetLimits
+        from mosaico.harness.limits import BudgetLimits
 
         return BudgetLimits(tokens=self.run_tokens, cost_usd=self.run_usd)
 

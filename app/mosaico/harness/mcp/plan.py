@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any
 
-from mosaico.harness.budget import BudgetLimits
+from mosaico.harness.limits import BudgetLimits
 from mosaico.harness.mcp.config import (
     DEFAULT_MAX_TURNS,
     MAX_MODEL_CHARS,

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Final, TypeVar
 
 from mosaico.core.errors import BadUsage
-from mosaico.harness.budget import BudgetLimits
+from mosaico.harness.limits import BudgetLimits
 from mosaico.harness.mcp.config import (
     DEFAULT_MAX_TURNS,
     MAX_MODEL_CHARS,

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from mosaico.core.console.files import require_folder
-from mosaico.harness.budget import Budget, BudgetLimits
+from mosaico.harness.budget import Budget
 from mosaico.harness.commands.progress import show_progress
+from mosaico.harness.limits import BudgetLimits
 from mosaico.harness.reports.view import AttemptStatus, AttemptView, format_seconds
 from mosaico.harness.result_file import claim_result_file, result_of
 from mosaico.harness.results import sum_of_known

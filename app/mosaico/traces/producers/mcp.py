@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from mosaico.core.resources import Resources
 from mosaico.harness.background import run_in_background
-from mosaico.harness.budget import Budget, BudgetLimits, UsedBudget
+from mosaico.harness.budget import Budget, UsedBudget
 from mosaico.harness.harness_config import McpHarnessSettings
+from mosaico.harness.limits import BudgetLimits
 from mosaico.harness.mcp.lint import lint
 from mosaico.harness.mcp.loader import host_values, load_text, require_valid, secret_values
 from mosaico.harness.mcp.plan import LlmEndpoint, McpRunPlan, PlannedAttempt, PlannedTask

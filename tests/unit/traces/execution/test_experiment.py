@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from mosaico.harness.budget import BudgetLimits
 from mosaico.harness.commands.run_command import run_interruptible
+from mosaico.harness.limits import BudgetLimits
 from mosaico.harness.result_file import IncompatibleRun, InvalidResultFile, journal_of
 from mosaico.traces.execution.answers import AgentAnswer, trace_of_answer
 from mosaico.traces.execution.experiment import (

@@ -12,9 +12,10 @@ from typing import Any, Final
 from mosaico.core.console.files import require_file
 from mosaico.core.console.terminal import WrongUsage, escape_line, print_status, print_warning
 from mosaico.core.text import count_noun
-from mosaico.harness.budget import Budget, BudgetLimits
+from mosaico.harness.budget import Budget
 from mosaico.harness.commands.progress import show_progress
 from mosaico.harness.commands.run_command import RunInterrupted, announce_api, run_interruptible
+from mosaico.harness.limits import BudgetLimits
 from mosaico.harness.lint import LintSeverity
 from mosaico.harness.mcp.cli.file_picker import resolve_files
 from mosaico.harness.mcp.cli.server_check import add_server_findings
