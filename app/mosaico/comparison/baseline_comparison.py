@@ -22,7 +22,7 @@ from mosaico.formula import compile_formula
 from mosaico.items.attributes import ItemAttributes
 from mosaico.items.label_counts import TraceSummaries, summarize_traces, with_label_counts
 from mosaico.items.matrix import ItemMatrix, ItemPairing, pair_items
-from mosaico.items.queries import read_attributes, read_items
+from mosaico.items.queries import read_items
 from mosaico.jobs.handlers import JobContext
 from mosaico.jobs.lost_calls import CallLost
 from mosaico.kpis.evaluate import KpiValue
@@ -114,14 +114,17 @@ def compare_with_baseline(
         log.warning("the comparison of run %s failed", run_id, exc_info=True)
         reason = f"the comparison could not be computed: {error}"
         return ComparedRunResult(render_not_compared(comparison, ComparisonResult(), reason))
+    run = BaselineRun(run_seq, run_id, plan)
+    attributes = _load_attributes(job, run)
     if pairing is None:
         verdicts = _without_baseline(job, run_id, comparison, result, validity)
     else:
         verdicts = _with_equal(render_compared(comparison, result, pairing), spec)
-        verdicts = _with_slice(job, run_seq, spec, comparison, pairing, verdicts)
+        verdicts = _with_slice(job, run, spec, pairing, attributes, verdicts)
     log_failures(run_id, verdicts.failures)
-    run = BaselineRun(run_seq, run_id, plan)
-    record = record_run(comparison, result.deciders, pairing, partial(_load_attributes, job), run)
+    record = record_run(
+        comparison, result.deciders, pairing, attributes, partial(_load_attributes, job)
+    )
     verdicts = replace(verdicts, run=with_differences(verdicts.run, record.what_changed))
     if validity.validity is not Validity.VALID:
         return ComparedRunResult(verdicts, record=record)
@@ -148,8 +151,8 @@ def _plan_comparison(
 ) -> RunComparison:
     """The comparison of a run with its baseline; an invalid run has none."""
     with job.resources.db.read() as session:
-        baseline = find_baseline(session, run_id, plan) if is_valid else None
         run = get_run(session, run_id)
+        baseline = find_baseline(session, run, plan) if is_valid else None
         ruler = find_ruler_changes(session, run, baseline, plan) if has_new_data else ()
         measured = read_measured_runs(session, run.seq) if baseline else {}
     return RunComparison(
@@ -196,25 +199,23 @@ def _with_equal(verdicts: RunVerdicts, spec: ComparisonSpec) -> RunVerdicts:
 
 def _with_slice(
     job: JobContext,
-    run_seq: int,
+    run: BaselineRun,
     spec: ComparisonSpec,
-    comparison: RunComparison,
     pairing: ItemPairing,
+    attributes: ItemAttributes,
     verdicts: RunVerdicts,
 ) -> RunVerdicts:
     """The verdicts, of which the one of the run says which slice of the items fell alone."""
     if not pairing.is_paired:
         return verdicts
-    with job.resources.db.read() as session:
-        attributes = read_attributes(session, [run_seq], cluster_field=None, is_sample=False)
     try:
         fallen = job.pool.run(
-            find_fallen_slice, comparison.plan, spec.deciders.names, pairing, attributes.features,
+            find_fallen_slice, run.plan, spec.deciders.names, pairing, attributes.features,
             timeout_s=TIMEOUT_S,
         )  # fmt: skip
     except CallLost:
         job.checkpoint()
-        log.warning("the slices of run %s could not be compared", run_seq, exc_info=True)
+        log.warning("the slices of run %s could not be compared", run.seq, exc_info=True)
         return verdicts
     return replace(verdicts, run=with_fallen_slice(verdicts.run, fallen))
 

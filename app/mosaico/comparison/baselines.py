@@ -91,16 +91,21 @@ def list_pinned_baselines(session: Session, benchmark_id: str) -> list[Benchmark
 
 def is_pinned(session: Session, run: BenchmarkRun) -> bool:
     """Return whether a run is the pinned baseline of its agent."""
-    pinned = session.get(BenchmarkBaseline, (run.benchmark_id, run.agent_id))
+    pinned = _find_pin(session, run)
     return pinned is not None and pinned.run_id == run.id
 
 
-def find_baseline(session: Session, run_id: str, plan: RunPlan) -> Baseline | None:
+def _find_pin(session: Session, run: BenchmarkRun) -> BenchmarkBaseline | None:
+    """The pinned baseline of the agent of a run."""
+    return session.get(BenchmarkBaseline, (run.benchmark_id, run.agent_id))
+
+
+def find_baseline(session: Session, run: BenchmarkRun, plan: RunPlan) -> Baseline | None:
     """The baseline of a run; None when no earlier valid run can be one.
 
     Runs with the fingerprint of the run take precedence over other valid runs.
     """
-    run, pinned = _get_run_with_pin(session, run_id)
+    pinned = _find_pin(session, run)
     if pinned is not None:
         pinned_run = get_run(session, pinned.run_id)
         # Another run over the pinned traces is compared like any other run, not with itself.
@@ -147,18 +152,6 @@ def find_ruler_changes(
         before.order_by(POSITION.desc(), BenchmarkRun.seq.desc()).limit(1)
     ).first()
     return () if last is None else compare_plans([last.begun_plan], plan).ruler
-
-
-def _get_run_with_pin(
-    session: Session, run_id: str
-) -> tuple[BenchmarkRun, BenchmarkBaseline | None]:
-    """A run, and the pinned baseline of its agent, with one statement."""
-    of_run = (BenchmarkBaseline.benchmark_id == BenchmarkRun.benchmark_id) & (
-        BenchmarkBaseline.agent_id == BenchmarkRun.agent_id
-    )
-    statement = select(BenchmarkRun, BenchmarkBaseline).outerjoin(BenchmarkBaseline, of_run)
-    row = session.execute(statement.where(BenchmarkRun.id == run_id)).one_or_none()
-    return (get_run(session, run_id), None) if row is None else (row[0], row[1])
 
 
 def list_baseline_runs(session: Session, run: BenchmarkRun, limit: int) -> list[BaselineRun]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from mosaico.comparison.baseline_runs import Baseline
@@ -60,7 +60,7 @@ class Signal(NamedTuple):
     limits: ValueRange
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunComparison:
     """A run with its plan, its KPI values and its baseline.
 
@@ -105,12 +105,12 @@ class RunComparison:
             if column in columns and agreement.is_below
         )
 
-    @property
+    @cached_property
     def count_metrics(self) -> dict[str, MetricRef]:
         """The metrics whose value of the run is computed from label counts, by column."""
         return {metric.column: metric.ref for metric in self.plan.metrics if is_counted(metric.ref)}
 
-    @property
+    @cached_property
     def differences(self) -> PlanDifferences:
         """The differences of the plan from those of the baseline runs."""
         runs = self.baseline.runs if self.baseline else ()

@@ -26,22 +26,21 @@ def record_run(
     comparison: RunComparison,
     deciders: Deciders,
     pairing: ItemPairing | None,
+    attributes: ItemAttributes,
     read: Callable[[BaselineRun], ItemAttributes],
-    run: BaselineRun,
 ) -> RunRecord:
-    """The record of a run, with what changed since the newest run of its baseline; without a `pairing` no item is known
-    to have fallen.
+    """The record of a run with these attributes, with what changed since the newest run of its baseline, whose
+    attributes are `read`; without a `pairing` no item is known to have fallen.
     """
-    attributes = read(run)
     record = RunRecord(profile=profile_of(attributes))
     if comparison.baseline is None:
         return record
     baseline = comparison.baseline.runs[0]
     fallen = FallenItems()
     if pairing is not None:
-        fallen = find_fallen_by(deciders, run.plan, comparison.kpis, pairing)
+        fallen = find_fallen_by(deciders, comparison.plan, comparison.kpis, pairing)
     changed = compare_pair(
-        (read(baseline), attributes), (baseline, run.plan), fallen, pairing, comparison.ruler
+        (read(baseline), attributes), (baseline, comparison.plan), fallen, pairing, comparison.ruler
     )
     return record.model_copy(update={"what_changed": changed})
 

@@ -31,7 +31,7 @@ from mosaico.formula.python_api import (
 
 def format_formula(text: str) -> str:
     """The canonical text of a formula; raises `InvalidFormula` with every mistake."""
-    return format_expression(parse_expression(text))
+    return compile_formula(text).text
 
 
 __all__ = [

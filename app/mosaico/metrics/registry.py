@@ -132,6 +132,9 @@ def all_options_of(factory: Callable[..., MetricProvider]) -> list[MetricOption]
 def option_errors(ref: MetricRef) -> dict[str, Invalid]:
     """The error of each invalid option by name. Raises NotFound for an unknown metric."""
     factory = METRICS.get(split_filter(ref.key).key)
+    # Most metrics have none, and are looked up a hundred times in a run.
+    if not ref.options:
+        return {}
     options = {option.name: option for option in all_options_of(factory)}
     errors = {}
     for name, value in ref.options:

@@ -39,8 +39,8 @@ def finish_run(
     result: RunResult,
     decisions: Sequence[AlertDecision],
     now: datetime,
-) -> None:
-    """Write the result of a run, what follows for its alerts, and COMPLETED.
+) -> BenchmarkRun:
+    """Write the result of a run, what follows for its alerts, and COMPLETED; returns the run.
 
     Raises: `RunEnded` when the lease is void, `StaleDecision` when another run of the agent, or an edit of a rule,
             changes what follows from the run: compute its result again.
@@ -64,6 +64,7 @@ def finish_run(
     if run.has_new_data and result.verdicts.run.verdict is Verdict.INVALID:
         publish_notice(session, _not_comparable(run, result), now)
     end_run(session, run, RunStatus.COMPLETED, now)
+    return run
 
 
 def _run_verdict(result: RunResult, now: datetime, arrived: str | None) -> RunVerdict:
@@ -111,7 +112,12 @@ def _with_steps(result: RunResult, steps: Mapping[str, SeriesStep]) -> RunResult
 
 
 def _store_metrics(session: Session, result: RunResult) -> None:
-    session.execute(insert(RunMetricAggregate), list(_metric_rows(result)))
+    # With their nulls: otherwise each set of columns that have values would be a statement.
+    session.execute(
+        insert(RunMetricAggregate),
+        list(_metric_rows(result)),
+        execution_options={"render_nulls": True},
+    )
 
 
 def _metric_rows(result: RunResult) -> Iterator[dict[str, object]]:

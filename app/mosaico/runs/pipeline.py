@@ -13,7 +13,6 @@ from mosaico.alerts.service import StaleDecision
 from mosaico.comparison.baseline_comparison import BaselineOutdated
 from mosaico.jobs.declarations import BeginRun, CollectTraces, FailRun, FinishRun, ScoreShard
 from mosaico.jobs.handlers import JobContext
-from mosaico.run_store.queries import get_run
 from mosaico.runs import leases, service
 from mosaico.runs.aggregation import compute_result
 from mosaico.runs.collection import collect_run
@@ -84,8 +83,8 @@ def _finish(job: JobContext, lease: leases.RunLease) -> None:
     alerts = AlertEvaluationService(res.db, read_false_pages(res.options))
     decisions = alerts.evaluate_alerts_for_run(result)
     with res.db.begin() as session:
-        finish_run(session, lease, result, decisions, res.clock())
-        watch_late_scores(session, get_run(session, lease.run_id), res, res.clock())
+        run = finish_run(session, lease, result, decisions, res.clock())
+        watch_late_scores(session, run, res, res.clock())
         # In the transaction that completes the run: a crash cannot lose the write-back.
         if lease.plan.write_back.is_requested:
             request_write_back(session, lease.run_id, res)

@@ -25,7 +25,7 @@ from mosaico.llm.conversation import (
 from mosaico.llm.model_families import api_for
 
 if TYPE_CHECKING:
-    from mosaico.harness.budget import BudgetLimits
+    from mosaico.harness.limits import BudgetLimits
     from mosaico.harness.reports.view import RunReportView
     from mosaico.llm.folder_cache import TurnCache
 
