@@ -60,9 +60,7 @@ from mosaico.overview.version_router import router as agent_versions
 from mosaico.project_file.router import router as project_objects
 from mosaico.project_file.router import schema_router as project_file_schema
 from mosaico.reporting.pages import router as trend_page
-from mosaico.reporting.router import history_router as kpi_files
-from mosaico.reporting.router import router as run_pictures
-from mosaico.reporting.router import runs_table_router as run_table
+from mosaico.reporting.router import kpi_files, run_files
 from mosaico.runs.answer_router import router as run_answers
 from mosaico.runs.erasure_router import router as text_erasure
 from mosaico.runs.pages.comparison import router as comparison_page
@@ -112,8 +110,7 @@ ROUTERS: tuple[Router, ...] = (
     benchmarks,
     baselines,
     dataset_health,
-    run_pictures,
-    run_table,
+    run_files,
     schedule_configs,
     daily_summary,
     overview,

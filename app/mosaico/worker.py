@@ -221,7 +221,8 @@ def _purge(resources: Resources, *, keep_spans: timedelta) -> None:
         call_logged(
             f"the purge of {kind}", partial(delete_in_batches, resources.db, delete_some, utc_now)
         )
-    received_spans = partial(delete_expired_traces, keep=keep_spans)
-    for kind, delete_expired in {**PURGES, "received_spans": received_spans}.items():
+    purges = dict(PURGES)
+    purges["received_spans"] = partial(delete_expired_traces, keep=keep_spans)
+    for kind, delete_expired in purges.items():
         purge = partial(purge_in_batches, resources.db, kind, delete_expired, utc_now)
         call_logged(f"the purge of {kind}", purge)

@@ -135,9 +135,9 @@ class Site:
 
 def error_of(page: Page, name: str) -> str:
     """The text that `aria-describedby` ties to a field."""
-    field = page.locator(f"[name={name}]")
+    field = page.locator(f"[name='{name}']")
     expect(field).to_have_attribute("aria-invalid", "true")
-    return page.locator(f"#{field.get_attribute('aria-describedby')}").inner_text()
+    return page.locator(f"[id='{field.get_attribute('aria-describedby')}']").inner_text()
 
 
 @pytest.fixture(scope="session")

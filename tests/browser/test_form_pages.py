@@ -42,27 +42,28 @@ def test_agent_form__registers_an_agent_and_never_shows_its_secret(
     bodies: list[str] = []
     page.on("response", lambda response: bodies.append(_text_of(response)))
     page.get_by_label("Name", exact=True).fill("Avocet")
-    page.get_by_label("Langfuse public key").fill("pk-lf-1")
-    page.get_by_label("Langfuse secret key").fill(SECRET)
-    page.get_by_label("Langfuse URL").fill("not a URL")
+    page.get_by_label("Tool", exact=True).select_option("Langfuse")
+    page.get_by_label("Public key").fill("pk-lf-1")
+    page.get_by_label("Secret key").fill(SECRET)
+    page.get_by_label("URL", exact=True).fill("not a URL")
     page.get_by_role("button", name="Register").click()
-    assert "is not" in error_of(page, "langfuseUrl")
-    page.get_by_label("Langfuse URL").fill("http://127.0.0.1:9")
-    page.get_by_label("Langfuse secret key").fill(SECRET)
+    assert "is not" in error_of(page, "source.url")
+    page.get_by_label("URL", exact=True).fill("http://127.0.0.1:9")
+    page.get_by_label("Secret key").fill(SECRET)
     page.get_by_role("button", name="Register").click()
     expect(page.locator("h1")).to_have_text("Avocet")
     expect(page.locator("main .facts")).to_contain_text("stored, never shown")
     page.get_by_role("button", name="Test connection").click()
     expect(page.get_by_role("heading", name="The traces cannot be read")).to_be_visible()
     page.get_by_role("link", name="Edit").click()
-    expect(page.get_by_label("Langfuse secret key", exact=True)).to_have_value("")
+    expect(page.get_by_label("Secret key", exact=True)).to_have_value("")
     page.get_by_label("Description").fill("A wader.")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("A wader.")).to_be_visible()
     [agent] = [agent for agent in site.service.list_items("/agents") if agent["name"] == "Avocet"]
     assert agent["secretSet"], "an empty field keeps the stored secret"
     refused = site.service.client.post(
-        "/agents", data={"langfuseSecretKey": SECRET, "langfuseUrl": "no"}, headers={"Accept": "text/html", "Origin": site.url}
+        "/agents", data={"source.kind": "langfuse", "source.secretKey": SECRET, "source.url": "no"}, headers={"Accept": "text/html", "Origin": site.url}
     )  # fmt: skip
     assert refused.status_code == 422
     output = page.content() + str(agent) + "".join(bodies) + refused.text
@@ -72,7 +73,7 @@ def test_agent_form__registers_an_agent_and_never_shows_its_secret(
     )
     assert SECRET not in values
     page.get_by_role("link", name="Edit").click()
-    page.get_by_label("Remove Langfuse secret key").check()
+    page.get_by_label("Remove Secret key").check()
     page.get_by_role("button", name="Save").click()
     expect(page.locator("main .facts")).not_to_contain_text("stored, never shown")
     assert not site.service.get(f"/agents/{agent['id']}")["secretSet"]
@@ -112,7 +113,7 @@ def test_form__whose_session_expired_keeps_the_input(subjects: Site, site: Site)
     context = site.context()
     page = site.open("/new/agent", context=context)
     page.get_by_label("Name", exact=True).fill("Curlew")
-    page.get_by_label("Langfuse secret key").fill(SECRET)
+    page.get_by_label("Secret key").fill(SECRET)
     with aged_sessions(site):
         page.get_by_role("button", name="Register").click()
         expect(page.get_by_label("API key")).to_be_visible()

@@ -37,6 +37,7 @@ PAGES: Final[Mapping[str, str]] = MappingProxyType(
         "/benchmark-runs/{runId}/results": f"/runs/{RUN}/traces",
         "/benchmarks": "/benchmarks",
         "/daily-summary": "/daily-summary",
+        "/alerts.csv": "/alert-history",
         "/deliveries": "/deliveries",
         "/endpoints": "/endpoints",
         "/inbox": "/inbox",

@@ -144,7 +144,7 @@ def updated_examples(stored: Mapping[str, Any], recorded: Mapping[str, Any]) -> 
 
 def has_same_members(example: Any, other: Any) -> bool:
     """Whether two JSON objects have members of the same names; true for two values of other kinds."""
-    return _members_of(example) == _members_of(other)
+    return bool(_members_of(example) == _members_of(other))
 
 
 def _members_of(value: Any) -> Any:

@@ -1,19 +1,18 @@
 """Forms of agents: register, edit and delete one."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Path, Request, Response
 
 from mosaico.access.deps import ADMIN
 from mosaico.agents import queries, service
-from mosaico.agents.models import Agent
 from mosaico.agents.schemas import AgentCreate, AgentPatch
-from mosaico.agents.source_fields import is_langfuse
 from mosaico.agents.views import agent_view
 from mosaico.core.dependents import Consent
 from mosaico.core.resources import Resources
 from mosaico.core.web.deps import Res
 from mosaico.core.web.forms.cascade import delete_with_dependents
+from mosaico.core.web.forms.fields import Choices
 from mosaico.core.web.forms.form_page import (
     FormPage,
     require_revision,
@@ -25,6 +24,7 @@ from mosaico.core.web.forms.sent_fields import SentForm
 from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.pages import Crumb
 from mosaico.core.web.routes import Router
+from mosaico.traces.registry import list_tools, source_title
 
 router = Router()
 
@@ -34,31 +34,25 @@ STEPS = (Crumb("Agents", NAV),)
 FORM = SchemaForm(
     create=AgentCreate,
     patch=AgentPatch,
-    # With credentials of any tool: a request of the API, or a file of the command line.
-    hidden=frozenset({"source"}),
-    main=("name", "description", "owners", "langfuseProjectName", "langfuseUrl", "langfusePublicKey", "langfuseSecretKey", "otelServiceName"),
+    # `source` is the same for any tool.
+    hidden=frozenset({"langfuseProjectName", "langfuseUrl", "langfusePublicKey", "langfuseSecretKey"}),
+    main=("name", "description", "owners", "source", "otelServiceName"),
     inputs={
         "name": FieldInput(help="Name shown in reports and messages."),
         "owners": FieldInput(help="Addresses of the people whose agent it is, one on each line."),
-        "langfuseProjectName": FieldInput(
-            "Langfuse project", "Langfuse project that holds the traces of the agent."
-        ),
-        "langfuseUrl": FieldInput(
-            "Langfuse URL", "Leave empty to use the server in the service settings."
+        "source": FieldInput("Trace source", "The tool that holds the traces of the agent; nothing for uploads, spans and harnesses."),
+        "source.kind": FieldInput("Tool", "Langfuse, or a tool whose source is a plugin."),
+        "source.url": FieldInput("URL", "Leave empty for the Langfuse server in the service settings."),
+        "source.project": FieldInput("Project", "Project that holds the traces of the agent."),
+        "source.publicKey": FieldInput("Public key", "Key of Langfuse that starts with pk-lf-, or the user name of another tool."),
+        "source.secretKey": FieldInput(
+            "Secret key", "Stored encrypted and never shown. Leave empty to keep the stored key. A new tool or URL requires the key again."
         ),
         "otelServiceName": FieldInput(
             "OpenTelemetry service", (
                 "service.name of the agent's spans. Leave empty to read the spans of every "
                 "service."
             )
-        ),
-        "langfusePublicKey": FieldInput("Langfuse public key", "The key starts with pk-lf-."),
-        "langfuseSecretKey": FieldInput(
-            "Langfuse secret key",
-            (
-                "Stored encrypted and never shown. Leave empty to keep the stored key. A new URL "
-                "requires the key again."
-            ),
         ),
         "archived": FieldInput(help="Hide the agent from lists; its runs stay."),
         "id": FieldInput(help="Letters, digits and hyphens; leave empty to generate an ID."),
@@ -121,22 +115,24 @@ def delete_agent(request: Request, agent_id: AgentId, form: SentForm, res: Res) 
 def _new_page() -> FormPage:
     return FormPage(
         form=FORM, title="Register an agent", nav=NAV, steps=STEPS, action=NAV, back=NAV,
-        submit="Register",
+        submit="Register", choices=_choices(None),
     )  # fmt: skip
 
 
 def _edit_page(agent_id: str, res: Resources) -> FormPage:
     with res.db.read() as session:
         agent = queries.get_agent(session, agent_id)
-        values = _values(agent, res)
+        values = agent_view(agent, res).model_dump(mode="json")
     address = path_of("agents", agent_id)
     return FormPage(
         form=FORM, title=f"Edit {agent.name}", nav=NAV, steps=(*STEPS, Crumb(agent.name, address)),
-        action=address, back=address, values=values, revision=agent.revision,
+        action=address, back=address, values=values, revision=agent.revision, choices=_choices(agent.source_kind),
     )  # fmt: skip
 
 
-def _values(agent: Agent, res: Resources) -> dict[str, Any]:
-    """The stored fields: the view of the API shows the default URL in place of a missing one."""
-    view = agent_view(agent, res).model_dump(mode="json")
-    return {**view, "langfuseUrl": agent.langfuse_url if is_langfuse(agent.source_kind) else None}
+def _choices(kind: str | None) -> dict[str, Choices]:
+    """The tools whose credentials an agent can have, and the one that it has."""
+    tools = list_tools()
+    if kind is not None:
+        tools[kind] = source_title(kind)
+    return {"source.kind": list(tools.items())}

@@ -83,10 +83,10 @@ def check_agent(agent_id: AgentId, res: Res) -> AgentCheck:
     with res.db.read() as session:
         agent = queries.get_agent(session, agent_id)
         kind, query = default_source(agent), service.agent_query(agent, res)
-    check = service.check_source(kind, query, res)
-    if check.ok or check.error_code == service.AUTH_REFUSED:
+    check, is_refused = service.check_source(kind, query, res)
+    if check.ok or is_refused:
         with res.db.begin() as session:
-            service.record_credentials_check(session, agent_id, query, res, refused=not check.ok)
+            service.record_credentials_check(session, agent_id, query, res, refused=is_refused)
     return check
 
 

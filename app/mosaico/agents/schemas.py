@@ -108,7 +108,7 @@ class AgentSource(EditBody):
     kind: Annotated[
         ShortText,
         Field(
-            description="Trace source: `langfuse`, or one of a plugin; `mosaico plugins` lists them.",
+            description="Trace source: `langfuse`, or another one; `mosaico plugins` lists them.",
             examples=["phoenix"],
         ),
     ]
@@ -133,7 +133,7 @@ class AgentView(WireModel):
     """An agent. `secretSet` is true if a secret key is stored; the key itself is never returned. `runUrl` is
     redacted.
 
-    `credentialsRefusedAt` is when Langfuse first refused the current keys. The fields that begin with
+    `credentialsRefusedAt` is when the source first refused the current keys. The fields that begin with
     `llangfuse` repeat those of `langfuse` as the original system misspelt them.
     """
 
@@ -186,7 +186,7 @@ class AgentBody(EditBody):
 
 
 class AgentCreate(AgentBody):
-    """A new agent, and the Langfuse project that holds its traces."""
+    """A new agent, and where its traces are."""
 
     id: Identifier | None = None
 

@@ -1,8 +1,8 @@
-"""Create, change and delete agents, and check their Langfuse credentials."""
+"""Create, change and delete agents, and check the credentials of their trace sources."""
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import SecretStr
 from sqlalchemy.exc import IntegrityError
@@ -33,9 +33,8 @@ from mosaico.core.schemas import all_fields
 from mosaico.core.url_syntax import is_redacted, redact_url
 from mosaico.jobs.declarations import RecordChange
 from mosaico.jobs.queue import enqueue
-from mosaico.traces.registry import TRACE_SOURCES, TraceQuery
+from mosaico.traces.registry import TRACE_SOURCES, CredentialsRefused, TraceQuery
 
-AUTH_REFUSED = "LANGFUSE_AUTH"
 CREDENTIAL_COLUMNS = ("source_kind", "langfuse_url", "langfuse_public_key", SECRET_COLUMN)
 RUN_URL, RUN_ADDRESS = "run_url", "run_address"
 
@@ -129,7 +128,7 @@ def delete_agent(
 
 
 def reveal_secret(agent: Agent, box: SecretBox) -> Secret | None:
-    """The agent's decrypted Langfuse secret; reveal it only in the client that sends it."""
+    """The decrypted secret key of the agent's trace source; reveal it only in the client that sends it."""
     if agent.langfuse_secret_key is None:
         return None
     return box.decrypt(
@@ -186,7 +185,14 @@ def record_credentials_check(
         session.flush()
 
 
-def check_source(kind: str, query: TraceQuery, res: Resources) -> AgentCheck:
+class SourceAnswer(NamedTuple):
+    """What a server said of credentials, and whether it refused the keys."""
+
+    check: AgentCheck
+    is_refused: bool
+
+
+def check_source(kind: str, query: TraceQuery, res: Resources) -> SourceAnswer:
     """Check the credentials with the server; uses the network, so call it outside a transaction."""
     url = query.url or ""
     try:
@@ -198,10 +204,11 @@ def check_source(kind: str, query: TraceQuery, res: Resources) -> AgentCheck:
         check = check_credentials(res, query)
     except AppError as error:
         code = error.error_code.upper().replace("-", "_")
-        return AgentCheck(
+        refused = AgentCheck(
             ok=False, source=kind, langfuse_url=url, error_code=code, detail=error.detail
         )
-    return AgentCheck(
+        return SourceAnswer(refused, is_refused=isinstance(error, CredentialsRefused))
+    accepted = AgentCheck(
         ok=True,
         source=kind,
         langfuse_url=url,
@@ -209,6 +216,7 @@ def check_source(kind: str, query: TraceQuery, res: Resources) -> AgentCheck:
         version=check.version,
         project=check.project,
     )
+    return SourceAnswer(accepted, is_refused=False)
 
 
 def _require_own_secret(agent: Agent, values: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from mosaico.agents.schemas import AgentSourceView, AgentView
 from mosaico.agents.source_fields import LOCAL, default_source, is_langfuse
 from mosaico.core.resources import Resources
 from mosaico.core.schemas import view_of_row
+from mosaico.traces.registry import source_title
 
 
 def agent_view(agent: Agent, res: Resources) -> AgentView:
@@ -29,6 +30,15 @@ def agent_view(agent: Agent, res: Resources) -> AgentView:
         llangfuse_url=url,
         llangfuse_public_key=public_key,
     )
+
+
+def describe_source(agent: Agent) -> str | None:
+    """The tool that holds the traces of an agent, with its project or key; None for an agent without credentials."""
+    if agent.source_kind is None and default_source(agent) == LOCAL:
+        return None
+    part = agent.langfuse_project_name or agent.langfuse_public_key
+    title = source_title(default_source(agent))
+    return f"{title} · {part}" if part else title
 
 
 def _source_view(kind: str, agent: Agent) -> AgentSourceView:

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
 
 from mosaico.access.deps import ADMIN, READ, RUN, get_caller
@@ -48,10 +49,12 @@ from mosaico.alerts.views import (
     silence_view,
     silence_views,
 )
+from mosaico.core.keyset import PageQuery, PageRows
 from mosaico.core.problem_documents import CONFLICT
 from mosaico.core.resources import Resources
 from mosaico.core.revisions import RevisionView
 from mosaico.core.schemas import Page
+from mosaico.core.web.csv_files import CSV_RESPONSE, csv_file, iter_views
 from mosaico.core.web.deps import Res
 from mosaico.core.web.etag import IfMatch, IfNoneMatch, RevisionCheck
 from mosaico.core.web.query_parameters import PageParams
@@ -66,6 +69,8 @@ RuleId = Annotated[str, Path(alias="alertConfigId")]
 IncidentId = Annotated[str, Path(alias="incidentId")]
 AlertId = Annotated[str, Path(alias="alertId")]
 SilenceId = Annotated[str, Path(alias="silenceId")]
+# They are no cells of a table.
+DOCUMENTS_OF_ALERTS = frozenset({"details", "contributing_traces"})
 SORT = Query(description="Sort key; the prefix `-` sorts in descending order.")
 
 
@@ -157,6 +162,22 @@ def list_alerts(
     with res.db.read() as session:
         rows = event_queries.list_events(session, page, alert_filter, sort)
         return Page(items=event_views(session, rows.rows), next_cursor=rows.next_cursor)
+
+
+@alerts.get(".csv", response_class=StreamingResponse, responses=CSV_RESPONSE, dependencies=READ)
+def export_alerts(
+    res: Res,
+    alert_filter: Annotated[AlertFilter, Query()],
+    sort: Annotated[event_queries.AlertOrder, SORT] = event_queries.DEFAULT_SORT,
+) -> StreamingResponse:
+    """Alerts as CSV, with the filters and orders of the list; at most 10,000. `explanation` says what was found."""
+
+    def read_page(session: Session, page: PageQuery) -> PageRows[AlertView]:
+        rows = event_queries.list_events(session, page, alert_filter, sort)
+        return rows.with_rows(event_views(session, rows.rows))
+
+    lines = iter_views(res.db, AlertView, read_page, without=DOCUMENTS_OF_ALERTS)
+    return csv_file(lines, "alerts.csv")
 
 
 @alerts.get("/{alertId}", dependencies=READ)

@@ -13,6 +13,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from mosaico.core.defaults import MEAN_OF_LAST_RUNS
 from mosaico.core.schemas import LongText, ShortText, WireModel
 from mosaico.metrics.metric_names import upper_key
 from mosaico.metrics.types import MetricRef
@@ -134,7 +135,7 @@ class BaselineConfig(WireModel):
 
     mode: BaselineMode = BaselineMode.PREVIOUS_VALID
     runs: Annotated[int, Field(ge=2, le=30)] = Field(
-        default=5, description="Number of runs for MEAN_OF_LAST."
+        default=MEAN_OF_LAST_RUNS, description="Number of runs for MEAN_OF_LAST."
     )
     about: About | None = Field(
         default=None,

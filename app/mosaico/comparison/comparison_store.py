@@ -26,7 +26,7 @@ from mosaico.comparison.stored_run_comparison import (
     get_requested_runs,
 )
 from mosaico.core.db import Database
-from mosaico.traces.reader_versions import READER_VERSIONS
+from mosaico.traces.reader_versions import FILE_READERS, SOURCE_READERS
 
 # Raise it when the same runs are compared in another way, so that stored comparisons are computed again.
 METHOD_VERSION: Final = 1
@@ -186,7 +186,7 @@ def _keys_of(session: Session, request: ComparisonRequest, runs: RequestedRuns) 
 @cache
 def _code_version() -> list[Any]:
     schema = Comparison.model_json_schema()
-    return [version("mosaico"), METHOD_VERSION, _digest([schema, READER_VERSIONS])]
+    return [version("mosaico"), METHOD_VERSION, _digest([schema, SOURCE_READERS, FILE_READERS])]
 
 
 def _digest(values: Sequence[Any]) -> str:

@@ -40,6 +40,8 @@ MAX_SECRET_OVERLAP_S: Final = 30 * 24 * 3600
 
 # The earlier runs whose mean is the baseline of a percentage, unless the alert rule says otherwise.
 BASELINE_RUNS: Final = 5
+# The earlier runs whose mean is the baseline of a run with `MEAN_OF_LAST`, unless the benchmark says otherwise.
+MEAN_OF_LAST_RUNS: Final = 5
 # The history that a backtest of an alert rule replays.
 BACKTEST_DAYS: Final = 90
 

@@ -36,6 +36,7 @@ DELIVERIES = "/deliveries"
 ENDPOINTS = "/endpoints"
 TEST_TIMEOUT_S = 20.0
 POLL_INTERVAL_S = 0.2
+CHANNEL_HELP = "Channel, such as EMAIL, SLACK, TEAMS or WEBHOOK."
 
 cli = CommandGroup("notify", help="Manage notification endpoints and deliveries.")
 endpoints_cli = CommandGroup("endpoints", help="Manage notification endpoints.")
@@ -82,9 +83,7 @@ ENDPOINT_COLUMNS = (
     field("disabledReason", "disabled"),
 )
 ENDPOINT_OPTIONS = {
-    "channel": FieldOption(
-        help="Channel, such as EMAIL, SLACK, TEAMS or WEBHOOK.", parse=str.upper
-    ),
+    "channel": FieldOption(help=CHANNEL_HELP, parse=str.upper),
     "recipient": FieldOption(help="Address on that channel."),
     "dailySummary": FieldOption(help="Whether the daily summary is sent to the endpoint."),
 }
@@ -92,9 +91,7 @@ ENDPOINT_OPTIONS = {
 
 @cli.command("test")
 def send_test(
-    channel: Annotated[
-        str, typer.Option("--channel", help="Channel, such as EMAIL, SLACK, TEAMS or WEBHOOK.")
-    ],
+    channel: Annotated[str, typer.Option("--channel", help=CHANNEL_HELP)],
     recipient: Annotated[str, typer.Option("--recipient", help="Address on that channel.")],
     output: Format = OutputFormat.TABLE,
 ) -> None:

@@ -10,6 +10,7 @@ from mosaico.core.encryption import Secret
 from mosaico.core.errors import ErrorItem, Invalid, NotFound
 from mosaico.core.registry import LoadedPlugin, Registry
 from mosaico.core.resources import Resources
+from mosaico.core.text import join_words
 from mosaico.notifications.types import DeliveryOutcome, DeliveryTarget, PublishedMessage
 
 
@@ -96,23 +97,29 @@ def require_target(target: DeliveryTarget) -> None:
 
 
 def resolve_targets(channels: Sequence[str], recipients: Sequence[str]) -> list[DeliveryTarget]:
-    """The targets of an alert rule: each recipient with every channel that accepts it.
+    """The targets of an alert rule: each recipient with the one channel that accepts it.
 
     `IN_APP` needs no recipient.
     Raises: `InvalidRecipient` with an error for each unknown channel, each channel without a
-            recipient, and each recipient that none of the channels accepts.
+            recipient, and each recipient that none of the channels accepts, or several.
     """
     errors = _unknown_channel_errors(channels)
     channel_names = [name for name in dict.fromkeys(channels) if name in CHANNELS.names()]
     targets: list[DeliveryTarget] = []
     for index, recipient in enumerate(recipients):
         problems = {name: _recipient_error(name, recipient) for name in channel_names}
-        # A list of recipients may mix addresses and URLs; each goes to the channels that accept its
+        # A list of recipients may mix addresses and URLs; each goes to the channel that accepts its
         # form.
         accepting = [name for name, problem in problems.items() if problem is None]
         targets += [DeliveryTarget(name, recipient) for name in accepting]
         if not accepting:
             detail = _describe_errors(problems)
+            errors.append(ErrorItem(pointer=f"/recipients/{index}", detail=detail))
+        if len(accepting) > 1:
+            detail = (
+                f"{join_words(accepting, 'and')} accept it, and it would get each message {len(accepting)} times;"
+                " keep the channel of its format, and give the others a rule of their own"
+            )
             errors.append(ErrorItem(pointer=f"/recipients/{index}", detail=detail))
     errors += _unused_channel_errors(channels, targets)
     if errors:

@@ -22,13 +22,13 @@ from mosaico.annotations.schemas import (
     SummaryScope,
 )
 from mosaico.annotations.summary import summarize
+from mosaico.core.keyset import PageQuery, PageRows
 from mosaico.core.schemas import Page
+from mosaico.core.web.csv_files import CSV_RESPONSE, csv_file, iter_views
 from mosaico.core.web.deps import Res
 from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.query_parameters import PageParams
 from mosaico.core.web.routes import Router
-from mosaico.reporting.csv_tables import iter_annotations
-from mosaico.reporting.router import CSV_RESPONSE, csv_file
 from mosaico.run_store.queries import get_run_with_traces
 
 router = Router(prefix="/annotations", tags=["annotations"])
@@ -92,15 +92,19 @@ def delete_annotation(annotation_id: AnnotationId, request: Request, res: Res) -
         service.delete_annotation(session, annotation_id, caller.key_id, caller.role)
 
 
-@other_router.get(
-    "/annotations.csv",
+@router.get(
+    ".csv",
     response_class=StreamingResponse,
     responses=CSV_RESPONSE,
     dependencies=READ,
 )
 def export_annotations(res: Res, annotation_filter: AnnotationFilters) -> StreamingResponse:
     """Annotations as CSV with the filters of the list, newest first; at most 10,000."""
-    return csv_file(iter_annotations(res.db, annotation_filter), "annotations.csv")
+
+    def read_page(session: Session, page: PageQuery) -> PageRows[AnnotationView]:
+        return queries.list_annotations(session, page, annotation_filter)
+
+    return csv_file(iter_views(res.db, AnnotationView, read_page), "annotations.csv")
 
 
 @other_router.get("/benchmark-runs/{runId}/annotation-queue", dependencies=READ)

@@ -257,7 +257,7 @@ def check_langfuse_servers(res: Resources) -> str:
             agents = list_langfuse_agents(session, window)
         for agent in agents:
             query = agent_query(agent, res)
-            check = check_source(LANGFUSE, query, res)
+            check = check_source(LANGFUSE, query, res).check
             if not check.ok:
                 raise CheckFailed(
                     f"agent {agent.id} at {check.langfuse_url}: {check.detail}",

@@ -8,8 +8,10 @@ from sqlalchemy.orm import Session
 
 from mosaico.access.deps import READ, RUN, get_caller
 from mosaico.access.idempotency import Idempotent
+from mosaico.core.keyset import PageQuery, PageRows
 from mosaico.core.resources import Resources
 from mosaico.core.schemas import Page
+from mosaico.core.web.csv_files import CSV_RESPONSE, csv_file, iter_views
 from mosaico.core.web.deps import Res
 from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.query_parameters import PageParams
@@ -18,8 +20,6 @@ from mosaico.notes import queries, service
 from mosaico.notes.schemas import NoteCreate, NoteFilter, NoteView, RunNoteCreate
 from mosaico.notes.service import NoteSubject
 from mosaico.overview.note_subjects import find_incident_subject, find_run_subject
-from mosaico.reporting.csv_tables import iter_notes
-from mosaico.reporting.router import CSV_RESPONSE, csv_file
 
 router = Router(prefix="/notes", tags=["notes"])
 subject_router = Router(tags=["notes"])
@@ -82,12 +82,14 @@ def delete_note(note_id: NoteId, request: Request, res: Res) -> None:
         service.delete_note(session, note_id, caller.key_id, caller.role)
 
 
-@subject_router.get(
-    "/notes.csv", response_class=StreamingResponse, responses=CSV_RESPONSE, dependencies=READ
-)
+@router.get(".csv", response_class=StreamingResponse, responses=CSV_RESPONSE, dependencies=READ)
 def export_notes(res: Res, note_filter: NoteFilters) -> StreamingResponse:
     """Notes as CSV with the filters of the list, newest first; at most 10,000."""
-    return csv_file(iter_notes(res.db, note_filter), "notes.csv")
+
+    def read_page(session: Session, page: PageQuery) -> PageRows[NoteView]:
+        return queries.list_notes(session, page, note_filter)
+
+    return csv_file(iter_views(res.db, NoteView, read_page), "notes.csv")
 
 
 def _add(

@@ -15,7 +15,7 @@ from mosaico.agents.models import AgentRevision
 from mosaico.agents.pages import NAV as AGENTS
 from mosaico.agents.pages import STEPS as AGENT_STEPS
 from mosaico.agents.schemas import AgentCheck
-from mosaico.agents.views import agent_view
+from mosaico.agents.views import agent_view, describe_source
 from mosaico.benchmarks import queries as benchmark_queries
 from mosaico.benchmarks.models import BenchmarkRevision, name_of_benchmark
 from mosaico.benchmarks.pages import NAV as BENCHMARKS
@@ -40,6 +40,7 @@ from mosaico.overview.version_view import (
     version_page,
     versions_in_api,
 )
+from mosaico.traces.registry import source_title
 
 router = Router()
 
@@ -70,7 +71,7 @@ def show_agents(
         nav=AGENTS,
         api=list_in_api(request, "/agents", {"archived": "archived"}),
         api_parts=VERDICTS,
-        agents=page.rows,
+        agents=[(agent, describe_source(agent)) for agent in page.rows],
         cells=cells,
         archived=archived,
         next_cursor=page.next_cursor,
@@ -85,7 +86,7 @@ def show_agent(request: Request, agent_id: AgentId, res: Res, choice: ChosenVers
 
 @router.post("/agents/{agentId}/check", dependencies=RUN)
 def check_agent(request: Request, agent_id: AgentId, res: Res) -> Response:
-    """Check the agent's Langfuse credentials and show what is wrong."""
+    """Check the credentials of the agent's trace source and show what is wrong."""
     check = agents_api.check_agent(agent_id, res)
     return _render_agent(request, agent_id, res, VersionChoice(), check)
 
@@ -127,6 +128,7 @@ def _render_agent(
         },
         steps=AGENT_STEPS,
         agent=view,
+        source_title=source_title,
         people=people,
         revisions=revised,
         all_revisions=all_revisions,

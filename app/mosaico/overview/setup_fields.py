@@ -1,4 +1,4 @@
-"""The fields of a setup, and what they mean: a cron expression, who has an agent; pure."""
+"""The fields of a setup, and what they mean: a cron expression, who has an agent."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from mosaico.metrics.measures import Measure
 from mosaico.metrics.types import Direction
+from mosaico.traces.registry import list_tools
 
 LOCAL: Final = "local"
 # What `fields` of a draft has when nothing was typed.
@@ -33,7 +34,7 @@ class SourceChoice(NamedTuple):
     dataset: str
 
 
-SOURCES: Final = (
+_OWN_SOURCES: Final = (
     SourceChoice(
         LOCAL,
         "an uploaded file",
@@ -41,13 +42,6 @@ SOURCES: Final = (
         " “no new data” and gives no verdict. So something of yours uploads the answers of each night, for example your"
         " CI with an API key:",
         "Name of the dataset",
-    ),
-    SourceChoice(
-        "langfuse",
-        "Langfuse",
-        "Each night reads the newest run of this dataset in the Langfuse project of the agent. Whatever runs your agent"
-        " over the dataset keeps doing so.",
-        "Name of the dataset in Langfuse",
     ),
     SourceChoice(
         "otel",
@@ -62,6 +56,22 @@ SOURCES: Final = (
         "File of the harness folder",
     ),
 )
+
+
+def list_sources() -> list[SourceChoice]:
+    """The sources of this service, and the tools that hold traces."""
+    first, *others = _OWN_SOURCES
+    tools = [
+        SourceChoice(
+            name,
+            title,
+            f"Each night reads the newest run of this dataset in the {title} project of the agent. Whatever runs your agent"
+            " over the dataset keeps doing so.",
+            f"Name of the dataset in {title}",
+        )
+        for name, title in list_tools().items()
+    ]
+    return [first, *tools, *others]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +90,8 @@ class Setup:
 
     @property
     def source(self) -> SourceChoice:
-        return next((s for s in SOURCES if s.name == self["source"]), SOURCES[0])
+        sources = list_sources()
+        return next((s for s in sources if s.name == self["source"]), sources[0])
 
     @property
     def decider(self) -> Measure | None:

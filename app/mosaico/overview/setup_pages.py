@@ -41,8 +41,8 @@ from mosaico.overview.setup_fields import (
     DIRECTIONS,
     LISTS,
     LOCAL,
-    SOURCES,
     Setup,
+    list_sources,
 )
 from mosaico.overview.setup_message import write_bad_night
 from mosaico.run_store.rules import TriggerType
@@ -261,7 +261,7 @@ def _render_start(
     return render_page(
         request, "setup_start.html", title="Set up a nightly", nav=NAV, steps=STEPS,
         status=422 if errors else 200, typed=typed or {"source": LOCAL, "name": ""},
-        errors=errors or {}, sources=SOURCES, drafts=drafts, agents=agents.choices(("", "choose later")),
+        errors=errors or {}, sources=list_sources(), drafts=drafts, agents=agents.choices(("", "choose later")),
     )  # fmt: skip
 
 

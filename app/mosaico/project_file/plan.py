@@ -29,6 +29,7 @@ from mosaico.project_file.steps import (
 )
 from mosaico.project_file.vocabulary import (
     ACTIVE,
+    IDENTITY,
     PRUNED,
     Fields,
     chosen_id,
@@ -248,9 +249,9 @@ class _Planner:
         """An object of the same name that this file did not make."""
         current = self.names.in_words_of_file(stored.fields)
         changes = _compare_fields(key.kind, wanted, current, None, {}).changes
-        if key.kind is ObjectKind.ENDPOINT:
-            # Whoever has the same recipient has the same endpoint, also the rules of pages.
-            changes = tuple(change for change in changes if change.name == "dailySummary")
+        if identity := IDENTITY.get(key.kind):
+            # Others may use it, too, such as rules that were made on pages.
+            changes = tuple(change for change in changes if change.name not in identity)
             if not changes:
                 return
         if self.options.adopt:

@@ -63,6 +63,9 @@ _AgentNames = Annotated[
     Field(max_length=MAX_AGENTS, description="Names of the evaluated agents. Default: any agent."),
 ]
 _Name = Annotated[ShortText | None, Field(description="Shown name. Default: the key.")]
+_DAILY_SUMMARY: Final = Field(
+    default=False, description="Whether the endpoint receives the daily summary."
+)
 _EndpointNames = Annotated[
     list[ShortText],
     Field(
@@ -155,7 +158,7 @@ def _own_fields(kind: ObjectKind) -> dict[str, Any]:
     """The fields of a file that are not those of the body."""
     match kind:
         case ObjectKind.ENDPOINT:
-            return {"channel": (_Channel, ...)}
+            return {"channel": (_Channel, ...), "daily_summary": (bool, _DAILY_SUMMARY)}
         case ObjectKind.AGENT:
             return {"name": (_Name, None)}
         case ObjectKind.KPI:

@@ -46,6 +46,11 @@ PRUNED: Final[Mapping[ObjectKind, JSON]] = {
 }
 """The field that archives, disables or stops an object. A KPI has none: later runs do not have it."""
 
+IDENTITY: Final[Mapping[ObjectKind, frozenset[str]]] = {
+    ObjectKind.ENDPOINT: frozenset({"channel", "recipient"})
+}
+"""The fields that are the object, whatever its name is: whoever writes the same ones has the same object."""
+
 # Of the view of a secret, which says only whether there is one.
 _HAS_KEY: Final = "secretSet"
 _MAX_STORED_CHARS: Final = 2000
@@ -65,8 +70,6 @@ def editable_fields(kind: ObjectKind) -> tuple[str, ...]:
 @cache
 def default_of(kind: ObjectKind, name: str) -> Any:
     """What the service has for a field that a body leaves out."""
-    if name == "dailySummary":
-        return False
     fields = {field.alias or key: field for key, field in entry_model(kind).model_fields.items()}
     field = fields.get(name)
     if field is None or field.is_required():

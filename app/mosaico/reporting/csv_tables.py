@@ -1,30 +1,22 @@
-"""Lists of the API as CSV: runs, the values of KPIs, notes, and annotations."""
+"""Runs and the values of KPIs as CSV, with names of other domains; other tables are beside their lists."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from pydantic.alias_generators import to_camel
 from sqlalchemy import ColumnElement, select, type_coerce
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import InstrumentedAttribute, Session, load_only, with_expression
 
-from mosaico.annotations.queries import list_annotations
-from mosaico.annotations.schemas import AnnotationFilter, AnnotationView
 from mosaico.benchmarks.owner_names import OwnerNames, read_names
 from mosaico.core.db import Database
-from mosaico.core.keyset import PageQuery, PageRows, iter_pages
-from mosaico.core.reports import csv_lines
+from mosaico.core.keyset import PageQuery, PageRows
+from mosaico.core.web.csv_files import Line, iter_table
 from mosaico.kpis.models import KpiHistory
 from mosaico.kpis.queries import KpiHistoryFilter, KpiOrder, list_kpi_history
-from mosaico.notes.queries import list_notes
-from mosaico.notes.schemas import NoteFilter
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.run_store.run_list import RunListFilter, search_runs
 
-MAX_ROWS: Final = 10_000
-# Of one statement. More than of a list: without documents a row takes microseconds, and a page milliseconds.
-PAGE_ROWS: Final = 1_000
 RUN_COLUMNS: Final = (
     "runId", "benchmarkId", "benchmark", "agentId", "agent", "runName", "status", "validity",
     "verdict", "triggeredBy", "tracesProcessed", "tracesTotal", "createdAt", "startedAt",
@@ -36,12 +28,6 @@ KPI_COLUMNS: Final = (
     "value", "unit", "undefinedReason", "intervalLow", "intervalHigh", "withinThresholds", "coverage",
     "validity", "verdict", "rescoreOf", "recordedAt", "datasetName", "datasetVersion",
 )  # fmt: skip
-NOTE_COLUMNS: Final = (
-    "noteId", "benchmarkId", "runId", "itemId", "incidentId", "text", "createdBy", "createdByName", "createdAt",
-)  # fmt: skip
-ANNOTATION_COLUMNS: Final = tuple(map(to_camel, AnnotationView.model_fields))
-
-Line = Sequence[object]
 
 
 def _verdict_word(document: ColumnElement[Any] | InstrumentedAttribute[Any]) -> ColumnElement[str]:
@@ -76,7 +62,7 @@ def iter_runs(db: Database, run_filter: RunListFilter, sort: str) -> Iterator[st
         names = read_names(session, [(run["benchmark_id"], run["agent_id"]) for run in page.rows])
         return page.with_rows([_run_line(run, names) for run in page.rows])
 
-    return _iter_csv(db, RUN_COLUMNS, read_page)
+    return iter_table(db, RUN_COLUMNS, read_page)
 
 
 def iter_kpi_values(
@@ -91,44 +77,7 @@ def iter_kpi_values(
         lines = [_kpi_line(row, names, runs[row.run_seq]) for row in page.rows]
         return page.with_rows(lines)
 
-    return _iter_csv(db, KPI_COLUMNS, read_page)
-
-
-def iter_notes(db: Database, note_filter: NoteFilter) -> Iterator[str]:
-    """The header and the notes of a filter, newest first, at most `MAX_ROWS`."""
-
-    def read_page(session: Session, query: PageQuery) -> PageRows[Line]:
-        page = list_notes(session, query, note_filter)
-        # In the order of the columns.
-        return page.with_rows([tuple(note.model_dump().values()) for note in page.rows])
-
-    return _iter_csv(db, NOTE_COLUMNS, read_page)
-
-
-def iter_annotations(db: Database, annotation_filter: AnnotationFilter) -> Iterator[str]:
-    """The header and the annotations of a filter, newest first, at most `MAX_ROWS`."""
-
-    def read_page(session: Session, query: PageQuery) -> PageRows[Line]:
-        page = list_annotations(session, query, annotation_filter)
-        # With the words of enumerations.
-        return page.with_rows([tuple(row.model_dump(mode="json").values()) for row in page.rows])
-
-    return _iter_csv(db, ANNOTATION_COLUMNS, read_page)
-
-
-def _iter_csv(
-    db: Database,
-    columns: Sequence[str],
-    read_page: Callable[[Session, PageQuery], PageRows[Line]],
-) -> Iterator[str]:
-    """Yield CSV rows; each page is a separate read, so a slow client holds no transaction open."""
-
-    def read(query: PageQuery) -> PageRows[Line]:
-        with db.read() as session:
-            return read_page(session, query)
-
-    yield csv_lines([columns])
-    yield from map(csv_lines, iter_pages(read, MAX_ROWS, PAGE_ROWS))
+    return iter_table(db, KPI_COLUMNS, read_page)
 
 
 class _ReadRun(NamedTuple):

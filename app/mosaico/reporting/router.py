@@ -1,8 +1,8 @@
 """Routes of the report of a run, the SVG chart of KPIs, and of lists as CSV."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
@@ -15,6 +15,7 @@ from mosaico.core.errors import Invalid
 from mosaico.core.problem_documents import CONFLICT
 from mosaico.core.schemas import Instant, Page
 from mosaico.core.text import join_words
+from mosaico.core.web.csv_files import CSV_RESPONSE, csv_file
 from mosaico.core.web.deps import Res
 from mosaico.core.web.overlay_chart import MAX_SERIES
 from mosaico.core.web.page_text import find_zone
@@ -28,15 +29,13 @@ from mosaico.reporting.trend import draw_trends, load_trends, trend_views
 from mosaico.run_store.run_list import DEFAULT_SORT, SortOrder
 from mosaico.runs.router import RunFilter
 
-router = Router(prefix="/benchmark-runs", tags=["benchmark runs"])
-runs_table_router = Router(tags=["benchmark runs"])
-history_router = Router(tags=["KPIs"])
+run_files = Router(prefix="/benchmark-runs", tags=["benchmark runs"])
+kpi_files = Router(prefix="/kpi-history", tags=["KPIs"])
 
 SVG = "image/svg+xml"
-CSV = "text/csv"
-SVG_RESPONSE, CSV_RESPONSE = (
-    {200: {"content": {media_type: {"schema": {"type": "string"}}}}} for media_type in (SVG, CSV)
-)
+SVG_RESPONSE: dict[int | str, dict[str, Any]] = {
+    200: {"content": {SVG: {"schema": {"type": "string"}}}}
+}
 
 # Before every run; PostgreSQL compares it without special cases.
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,14 +43,16 @@ EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 RunId = Annotated[str, Path(alias="runId")]
 
 
-@router.get("/{runId}/report", response_class=HTMLResponse, dependencies=READ, responses=CONFLICT)
+@run_files.get(
+    "/{runId}/report", response_class=HTMLResponse, dependencies=READ, responses=CONFLICT
+)
 def report_run(run_id: RunId, request: Request, res: Res) -> HTMLResponse:
     """A run as one HTML file: its page, with its categories, repeated trials and worst traces."""
     return HTMLResponse(render_report(request, res, run_id))
 
 
-@runs_table_router.get(
-    "/benchmark-runs.csv",
+@run_files.get(
+    ".csv",
     response_class=StreamingResponse,
     responses=CSV_RESPONSE,
     dependencies=READ,
@@ -67,8 +68,8 @@ def export_runs(
     return csv_file(csv_tables.iter_runs(res.db, run_filter, sort), "runs.csv")
 
 
-@history_router.get(
-    "/kpi-history.csv",
+@kpi_files.get(
+    ".csv",
     response_class=StreamingResponse,
     responses=CSV_RESPONSE,
     dependencies=READ,
@@ -83,9 +84,7 @@ def export_kpi_history(
     return csv_file(rows, "kpi-history.csv")
 
 
-@history_router.get(
-    "/kpi-history.svg", response_class=Response, responses=SVG_RESPONSE, dependencies=READ
-)
+@kpi_files.get(".svg", response_class=Response, responses=SVG_RESPONSE, dependencies=READ)
 def plot_kpi_history(
     res: Res,
     benchmark_id: Annotated[str, Query(alias="benchmarkId")],
@@ -114,7 +113,7 @@ def plot_kpi_history(
     return Response(draw_trends(title, kpi, trends, zone), media_type=SVG)
 
 
-@history_router.get("/kpi-history/trend", dependencies=READ)
+@kpi_files.get("/trend", dependencies=READ)
 def get_kpi_trend(
     res: Res,
     benchmark_id: Annotated[str, Query(alias="benchmarkId")],
@@ -143,9 +142,3 @@ def _label_agents(session: Session, agent_ids: Sequence[str]) -> dict[str, Agent
     """The agents by ID. Raises: `AgentNotFound`."""
     agents = (get_agent(session, agent_id) for agent_id in agent_ids)
     return {agent.id: AgentLabel.of(agent.name, agent.color_number) for agent in agents}
-
-
-def csv_file(lines: Iterator[str], name: str) -> StreamingResponse:
-    """A table as a file to save."""
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(lines, media_type=CSV, headers=headers)

@@ -1,6 +1,6 @@
 """The versions of all readers of files and spans: what a run reads is measured by them.
 
-Raise a number in `READER_VERSIONS` when the same file, spans or answers of a source give other traces. The next run
+Raise a number in `SOURCE_READERS` or `FILE_READERS` when the same file, spans or answers of a source give other traces. The next run
 then says that it is measured differently, and what the reader changed is not compared with runs before.
 """
 
@@ -18,11 +18,14 @@ class ReaderVersion(NamedTuple):
     usage: int = 1
 
 
-# By name of the trace source, or of the importer of files. A reader that is not here, of a plugin, has version 1.
-READER_VERSIONS: Final[Mapping[str, ReaderVersion]] = {
+# By name of the trace source. A reader that is not here, of a plugin, has version 1.
+SOURCE_READERS: Final[Mapping[str, ReaderVersion]] = {
     "langfuse": ReaderVersion(answers=4, usage=3),
     "otel": ReaderVersion(answers=5, usage=4),
     "harness": ReaderVersion(),
+}
+# By name of the importer of files: a source of the same name is another reader.
+FILE_READERS: Final[Mapping[str, ReaderVersion]] = {
     "csv": ReaderVersion(answers=4, usage=2),
     "jsonl": ReaderVersion(answers=4, usage=2),
     "json": ReaderVersion(answers=4, usage=2),
@@ -93,9 +96,18 @@ class TraceReaderVersion(BaseModel):
         return f"{self.name}@{self.answers}.{self.usage}"
 
 
-def reader_of(name: str) -> TraceReaderVersion:
-    """The reader of this name as it is now."""
-    version = READER_VERSIONS.get(name, ReaderVersion())
+def reader_of_source(name: str) -> TraceReaderVersion:
+    """The reader of a trace source as it is now."""
+    return _reader(name, SOURCE_READERS)
+
+
+def reader_of_file(name: str) -> TraceReaderVersion:
+    """The reader of files of this name as it is now."""
+    return _reader(name, FILE_READERS)
+
+
+def _reader(name: str, versions: Mapping[str, ReaderVersion]) -> TraceReaderVersion:
+    version = versions.get(name, ReaderVersion())
     return TraceReaderVersion(name=name, answers=version.answers, usage=version.usage)
 
 

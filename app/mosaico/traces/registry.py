@@ -188,6 +188,8 @@ ScoreWriter: TypeAlias = Callable[[Resources, TraceQuery, Sequence[NewScore]], I
 class SourceSpec:
     """The functions of a trace source.
 
+    `title` is its name in texts; None: the name with which it is registered. A source with `check` reads with the
+    credentials of an agent: the form of agents and the guided setup offer it.
     `lock` names a lock for a query: collections with the same name are sequential across all
     workers; a lock of None allows concurrent collections. `check` verifies the credentials of a query and
     raises `CollectionFailed`. `list_runs` returns the runs of the query's dataset, newest first,
@@ -202,6 +204,7 @@ class SourceSpec:
     """
 
     open: Callable[[Resources], TraceSource]
+    title: str | None = None
     lock: Callable[[TraceQuery], str | None] | None = None
     check: Callable[[Resources, TraceQuery], SourceCheck] | None = None
     list_runs: Callable[[Resources, TraceQuery], Sequence[SourceRun]] | None = None
@@ -219,6 +222,18 @@ class SourceSpec:
 TRACE_SOURCES: Final[Registry[SourceSpec]] = Registry(
     "trace source", group="mosaico.trace_sources", item_type=SourceSpec
 )
+
+
+def source_title(kind: str) -> str:
+    """The name of a trace source in texts; of one whose plugin is missing, its kind."""
+    spec = TRACE_SOURCES.find(kind)
+    return kind if spec is None or spec.title is None else spec.title
+
+
+def list_tools() -> dict[str, str]:
+    """The sources that read with the credentials of an agent, each with its title."""
+    names = TRACE_SOURCES.names()
+    return {name: source_title(name) for name in names if TRACE_SOURCES.get(name).check is not None}
 
 
 def load_trace_sources(warn: Callable[[LoadedPlugin], None]) -> None:

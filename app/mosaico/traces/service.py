@@ -11,7 +11,7 @@ from mosaico.core.batches import batched
 from mosaico.core.bulk_copy import copy_encoded_rows
 from mosaico.traces import queries
 from mosaico.traces.models import CollectedTrace, Collection, TraceTranscript
-from mosaico.traces.reader_versions import reader_of
+from mosaico.traces.reader_versions import reader_of_source
 from mosaico.traces.redaction import RedactionRules, count_marked_texts
 from mosaico.traces.registry import TracePage
 from mosaico.traces.trace_rows import (
@@ -42,7 +42,7 @@ def create_collection(
         source=source,
         query=query,
         digest=EMPTY_DIGEST,
-        reader=reader_of(source),
+        reader=reader_of_source(source),
         redaction=redaction,
         redacted_texts=0,
     )

@@ -9,6 +9,15 @@ from mosaico.agents.queries import get_agent
 from mosaico.agents.service import agent_query
 from mosaico.agents.source_fields import default_source
 from mosaico.core.encryption import Secret
+from mosaico.core.resources import Resources
+from mosaico.traces.registry import (
+    TRACE_SOURCES,
+    CredentialsRefused,
+    SourceCheck,
+    SourceSpec,
+    TraceQuery,
+)
+from tests.support.page_reads import HTML
 from tests.support.service import JSON, Service, pointers
 
 SECRET = "token-0123456789-never-shown"
@@ -128,3 +137,64 @@ def test_agent_page__shows_the_tool_in_place_of_langfuse(service: Service) -> No
         assert SECRET not in page
     assert "https://traces.example.org" in page
     assert "https://cloud.langfuse.com" not in page
+
+
+@pytest.fixture
+def heron(monkeypatch: pytest.MonkeyPatch) -> JSON:
+    """The source of an agent whose tool is a plugin, which refuses the secret key `wrong`."""
+
+    def check(_res: Resources, query: TraceQuery) -> SourceCheck:
+        if query.secret_key == Secret("wrong"):
+            raise CredentialsRefused("Heron refused the key; set another one")
+        return SourceCheck(api="v1", version=None, project=query.project)
+
+    spec = SourceSpec(open=lambda _: pytest.fail("nothing is read"), title="Heron", check=check)
+    monkeypatch.setitem(TRACE_SOURCES._items, "heron", spec)
+    return {**SOURCE, "kind": "heron"}
+
+
+def test_agent_pages__name_the_tool_of_a_plugin(service: Service, heron: JSON) -> None:
+    service.create_agent(source=heron)
+    accepted = service.client.post("/agents/agent-001/check", headers=HTML).text
+    assert "Heron accepts the keys" in accepted
+    for page in (accepted, service.client.get("/agents").text):
+        assert "Heron" in page
+        assert "Langfuse" not in page
+
+
+def test_agent_form__has_the_tools_that_read_with_keys(service: Service, heron: JSON) -> None:
+    page = service.client.get("/new/agent", headers=HTML).text
+    assert '<option value="heron">Heron</option>' in page
+    assert '<option value="langfuse">Langfuse</option>' in page
+    assert 'value="otel"' not in page
+    form = {"form": "1", "id": "a", "name": "A"}
+    fields = {f"source.{name}": value for name, value in heron.items()}
+    saved = service.client.post("/agents", data={**form, **fields}, headers=HTML)
+    assert saved.status_code == 303, saved.text
+    agent = service.get("/agents/a")
+    assert agent["source"] == {**SHOWN, "kind": "heron"}
+    edited = {**form, **fields, "revision": "1", "source.secretKey": "", "source.project": "p"}
+    assert service.client.post("/agents/a", data=edited, headers=HTML).status_code == 303
+    assert service.get("/agents/a")["source"] == {**SHOWN, "kind": "heron", "project": "p"}
+    removed = {**edited, "revision": "2", "remove:source.secretKey": "1"}
+    assert service.client.post("/agents/a", data=removed, headers=HTML).status_code == 303
+    assert service.get("/agents/a")["source"]["secretSet"] is False
+
+
+def test_agent_form__of_an_agent_without_a_tool_stores_none(service: Service) -> None:
+    form = {"form": "1", "id": "a", "name": "A", "source.kind": "", "source.url": ""}
+    assert service.client.post("/agents", data=form, headers=HTML).status_code == 303
+    assert service.get("/agents/a")["source"] is None
+
+
+def test_agent_check__keys_that_a_plugin_refuses_are_recorded(
+    service: Service, heron: JSON
+) -> None:
+    service.create_agent(source={**heron, "secretKey": "wrong"})
+    assert service.post("/agents/agent-001/check")["errorCode"] == "CREDENTIALS_REFUSED"
+    assert service.get("/agents/agent-001")["credentialsRefusedAt"] is not None
+
+
+@pytest.mark.usefixtures("heron")
+def test_guided_setup__offers_the_tools_of_plugins(service: Service) -> None:
+    assert 'value="heron"' in service.client.get("/setup", headers=HTML).text

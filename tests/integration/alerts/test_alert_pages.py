@@ -1,8 +1,10 @@
 """Pages of the inbox, of rules and of alerts: what they link to, and which silences they show."""
 
+import csv
 import re
 from datetime import UTC, datetime, timedelta
 from html import unescape
+from io import StringIO
 
 import pytest
 
@@ -214,3 +216,16 @@ def test_rule_page__leads_to_all_its_alerts(month: Service) -> None:
             session.add(AlertEvent(**{**columns, **copy}))
     [address] = re.findall(r'href="(/alert-history[^"]+)"', read_page(month, "/alerts/rule-1"))
     assert read_page(month, unescape(address)).count("<tr data-row") == 11
+
+
+def test_alert_history__csv_has_the_alerts_of_the_list_with_its_filters(month: Service) -> None:
+    [newest, *_] = month.list_items("/alerts")
+    page = read_page(month, f"/alert-history?agent={newest['agentId']}&sort=created")
+    address = link_of(page, "CSV")
+    assert address is not None
+    table = list(csv.DictReader(StringIO(month.client.get(address).text)))
+    listed = month.list_items("/alerts", agentId=newest["agentId"], sort="created")
+    assert [row["id"] for row in table] == [alert["id"] for alert in listed]
+    documents = {"details", "contributingTraces"}
+    assert table[0].keys() == listed[0].keys() - documents
+    assert table[-1]["explanation"] == listed[-1]["explanation"]

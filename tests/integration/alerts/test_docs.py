@@ -1,5 +1,6 @@
 """The commands and names in the pages about alerts."""
 
+import json
 import re
 from pathlib import Path
 
@@ -34,3 +35,17 @@ def test_docs_alerts__name_every_field_condition_state_and_policy() -> None:
     fields = {info.alias for info in AlertConfigBody.model_fields.values()}
     words = {*Condition, *AlertStatus, *NoDataPolicy}
     assert {*fields, *words} <= named
+
+
+def test_docs_alerts__defaults_of_the_fields_are_those_of_the_service() -> None:
+    page = (ROOT / "docs" / "alert-rules.md").read_text()
+    documented = dict(re.findall(r"^\| `(\w+)` \| `([\w.]+)`", page, re.MULTILINE))
+    defaults = {info.alias: info.default for info in AlertConfigBody.model_fields.values()}
+    assert len(documented) > 5
+    # A field that is not sent may have no default that a constant says.
+    fixed = {name: defaults[name] for name in documented if defaults[name] is not None}
+    texts = {
+        name: json.dumps(value) if isinstance(value, bool) else str(value)
+        for name, value in fixed.items()
+    }
+    assert texts == {name: documented[name] for name in texts}

@@ -23,7 +23,7 @@ FORMS: Final[tuple[tuple[str, Mapping[str, Any], str], ...]] = (
     ("/runs", {"benchmark": "support", "agent": "nobody"}, "The agent 'nobody' does not exist"),
     ("/runs", {"benchmark": "narrow", "agent": "sql"}, "does not evaluate the agent 'sql'; add it to “Agents”"),
     ("/runs/run-failed/pin", {}, "name a completed, valid run"),
-    ("/agents", {**FORM, "id": "a b", "langfuseUrl": "ftp://x"}, "Langfuse URL is not an http or https URL"),
+    ("/agents", {**FORM, "id": "a b", "source.kind": "langfuse", "source.url": "ftp://x"}, "URL is not an http or https URL"),
     ("/benchmarks", {**FORM, "source": "nowhere", "metrics": "ROUGE"}, "no trace source is named 'nowhere'"),
     ("/benchmarks", {**FORM, "minCoverage": "2", "keepDays": "-4"}, "Min coverage should be less than or equal to 1"),
     (

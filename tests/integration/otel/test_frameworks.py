@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from mosaico.traces.reader_versions import READER_VERSIONS, ReaderVersion
+from mosaico.traces.reader_versions import SOURCE_READERS, ReaderVersion
 from tests.support.otel_frameworks.fixtures import FIXTURES
 from tests.support.otel_frameworks.form import export_of
 from tests.support.otlp import PROTOBUF, export, json_export, settle_spans, span
@@ -97,7 +97,7 @@ def test_another_version_of_the_reader__is_a_visible_break_and_no_regression(
     service.create_benchmark(source="otel", datasetRef="weather", metrics=["CONTAINS"])
     with monkeypatch.context() as patch:
         if before is not None:
-            patch.setitem(READER_VERSIONS, "otel", before)
+            patch.setitem(SOURCE_READERS, "otel", before)
         run_of_items(service, "r-1", answer="It is sunny.")
     run = run_of_items(service, "r-2", answer="I cannot say.")
 

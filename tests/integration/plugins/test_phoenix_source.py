@@ -12,11 +12,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from mosaico.traces.registry import TRACE_SOURCES
+from mosaico.core.encryption import Secret
+from mosaico.traces.registry import TRACE_SOURCES, TraceQuery
 from tests.integration.docs.test_examples import blocks, forget
 from tests.support.service import JSON, Service
 
-MAX_LINES = 120
+MAX_LINES = 125
 KEY = "phoenix-key-never-shown"
 CREATED = "2026-11-27T02:00:00+00:00"
 
@@ -204,3 +205,18 @@ def test_phoenix_source__errors_name_what_is_wrong(
     service.patch("/benchmarks/bench-001", {"datasetRef": "support", "runName": "exp-3"})
     run = service.complete_run()
     assert (run["status"], run["errorCode"]) == ("FAILED", "RUN_NOT_FOUND")
+
+
+def test_phoenix_source__resumes_after_each_page(service: Service, phoenix: PhoenixServer) -> None:
+    """As every source: `tests/contracts/test_trace_sources.py`. A newer experiment may have ended meanwhile."""
+    phoenix.answers["/v1/experiments/exp-2/json"] = [run_of_example(n) for n in range(250)]
+    source = TRACE_SOURCES.get("phoenix").open(service.resources)
+    query = TraceQuery(
+        dataset_ref="support", run_name=None, url=phoenix.url, secret_key=Secret(KEY)
+    )
+    pages = list(source.pages(query, None))
+    assert [len(page.traces) for page in pages] == [100, 100, 50]
+    phoenix.answers["/v1/datasets/ds-1/experiments"].append(experiment(4, 29))
+    phoenix.answers["/v1/experiments/exp-4/json"] = []
+    for number, page in enumerate(pages[:-1], start=1):
+        assert list(source.pages(query, page.cursor)) == pages[number:]

@@ -6,7 +6,7 @@ import pytest
 
 from mosaico.core import keyset
 from mosaico.core.keyset import PageQuery
-from mosaico.reporting import csv_tables
+from mosaico.core.web import csv_files
 from mosaico.run_store import queries, trace_list
 from mosaico.run_store.trace_list import TraceListFilter, search_traces
 from tests.support.page_data import BENCHMARKS, write_month, write_names, write_run
@@ -123,7 +123,7 @@ def test_runs_csv__has_every_match_of_a_search_with_short_pages(
     # Negative: each page ends after one batch, as in a table that is too large for the time.
     monkeypatch.setattr(keyset, "SEARCH_TIME_S", -1.0)
     # Two full pages.
-    monkeypatch.setattr(csv_tables, "MAX_ROWS", 400)
+    monkeypatch.setattr(csv_files, "MAX_ROWS", 400)
 
     csv = month.client.get("/api/v1/benchmark-runs.csv?text=run").text
 

@@ -126,6 +126,12 @@ def test_check__chat_formats_of_own_servers_are_allowed_by_the_operator(
         CHANNELS.get(channel).check(mattermost)
         with pytest.raises(InvalidRecipient):
             CHANNELS.get(channel).check("https://evil-chat.example/hooks/abcdef")
+        assert resolve_targets([channel], [mattermost]) == [DeliveryTarget(channel, mattermost)]
+    # Whose format the server reads, only the operator knows; both would be one message too many.
+    with pytest.raises(InvalidRecipient) as caught:
+        resolve_targets(["SLACK", "TEAMS"], [mattermost])
+    assert {error.pointer for error in caught.value.errors} == {"/recipients/0"}
+    assert "SLACK and TEAMS" in caught.value.errors[0].detail
 
 
 @pytest.mark.parametrize(

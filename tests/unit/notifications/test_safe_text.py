@@ -11,8 +11,6 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mosaico.core.console.terminal import escape_line
 from mosaico.notifications.message_layout import build_layout, one_line, resolve_link
@@ -42,12 +40,6 @@ HOSTILE = [
     "=cmd|' /C calc'!A0",
     "{{7*7}} ${jndi:ldap://evil.example} {{DATE(2020-01-01,SHORT)}}",
     "\ud800 lone",
-]
-LINKS = [
-    "javascript:alert(1)",
-    "https://user@evil.example",
-    'https://x/"><script>',
-    "data:text/html,x",
 ]
 
 
@@ -164,23 +156,6 @@ def test_webhook_channel__user_texts_are_json_data(text: str) -> None:
     assert json.loads(raw)["data"]["title"] == re.sub(
         "[\0\ud800]", "\N{REPLACEMENT CHARACTER}", text
     )
-
-
-@pytest.mark.parametrize("channel", ["EMAIL", "SLACK", "TEAMS", "WEBHOOK"])
-@pytest.mark.parametrize("link", LINKS)
-def test_channels__unsafe_link_is_omitted(channel: str, link: str) -> None:
-    body = CHANNELS.get(channel).render(notice_of("pelican", link)).decode()
-    assert "evil" not in body
-    assert "script" not in body
-    assert "data:text" not in body
-
-
-@given(st.text(max_size=60))
-def test_channels__any_name_can_be_rendered(name: str) -> None:
-    notice = notice_of(name)
-    for channel in ("EMAIL", "SLACK", "TEAMS", "WEBHOOK"):
-        render = CHANNELS.get(channel).render
-        assert render(notice) == render(notice)
 
 
 @pytest.mark.parametrize("size", [1, 30, 500])

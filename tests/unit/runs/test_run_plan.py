@@ -10,7 +10,12 @@ from mosaico.metrics.types import Direction
 from mosaico.run_store.plan import PlannedMetric, RunPlan
 from mosaico.run_store.plan_differences import PlanDifferences, compare_plans
 from mosaico.traces.files.importer_registry import IMPORTERS, load_importers
-from mosaico.traces.reader_versions import READER_VERSIONS, TraceReaderVersion
+from mosaico.traces.reader_versions import (
+    FILE_READERS,
+    SOURCE_READERS,
+    TraceReaderVersion,
+    reader_of_source,
+)
 from mosaico.traces.registry import TRACE_SOURCES, load_trace_sources
 
 
@@ -172,6 +177,11 @@ def test_reader__of_the_first_version_is_as_none() -> None:
 def test_reader__every_importer_and_source_has_a_version() -> None:
     load_importers(lambda _: None)
     load_trace_sources(lambda _: None)
-    built_in = {plugin.name for plugin in (*IMPORTERS.loaded, *TRACE_SOURCES.loaded)}
+    assert {plugin.name for plugin in IMPORTERS.loaded} <= FILE_READERS.keys()
     # Uploads have the reader of their file.
-    assert built_in - {"local"} <= READER_VERSIONS.keys()
+    assert {plugin.name for plugin in TRACE_SOURCES.loaded} - {"local"} <= SOURCE_READERS.keys()
+
+
+def test_reader__of_a_source_has_not_the_version_of_an_importer_of_the_same_name() -> None:
+    assert FILE_READERS["phoenix"].answers > 1
+    assert reader_of_source("phoenix").answers == 1

@@ -80,6 +80,7 @@ def show_alerts(
         title="Alert history",
         nav="/alerts",
         api=list_in_api(request, "/alerts", sort=sort, **filters.in_api),
+        csv=build_url("/api/v1/alerts.csv", filters.in_api, sort=sort),
         filters=filters.fields,
         names=choices,
         rows=rows,

@@ -27,7 +27,7 @@ from mosaico.traces.files.ndjson import format_trace_line
 from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.read_report import ReadCounts, ReadReport
 from mosaico.traces.files.result_sources import ResultSource, open_import
-from mosaico.traces.reader_versions import TraceReaderVersion, reader_of
+from mosaico.traces.reader_versions import TraceReaderVersion, reader_of_file
 from mosaico.traces.types import MAX_TRIAL, Trace
 
 TRACES: Final = "traces"
@@ -167,7 +167,7 @@ class TraceReader:
 
         with open_import(path, self._options) as file:
             reading = read_file(file)
-            self.reader = reader_of(reading.importer_name)
+            self.reader = reader_of_file(reading.importer_name)
             if _is_upload_format(file, reading):
                 yield iter_chunks(file.open())
                 return

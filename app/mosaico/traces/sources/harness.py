@@ -152,6 +152,9 @@ def _ranges_text(indexes: Iterable[int]) -> str:
 TRACE_SOURCES.register(
     "harness",
     SourceSpec(
-        open=lambda resources: HarnessSource(resources=resources), lock=_lock, runs_models=True
+        title="harness",
+        open=lambda resources: HarnessSource(resources=resources),
+        lock=_lock,
+        runs_models=True,
     ),
 )

@@ -178,6 +178,7 @@ def _list_items(resources: Resources, query: TraceQuery) -> Iterator[DatasetItem
 TRACE_SOURCES.register(
     SOURCE,
     SourceSpec(
+        title="uploads",
         open=lambda resources: LocalSource(resources=resources),
         estimate=_estimate,
         list_items=_list_items,

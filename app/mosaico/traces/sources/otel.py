@@ -353,6 +353,7 @@ def _to_time(nanoseconds: int) -> datetime:
 TRACE_SOURCES.register(
     "otel",
     SourceSpec(
+        title="OpenTelemetry",
         open=lambda resources: OtelSource(resources=resources),
         list_runs=list_runs,
         reads_production=True,

@@ -16,7 +16,7 @@ from mosaico.traces.files.ndjson import TRACE_KEYS, IgnoredKeys, parse_trace_lin
 from mosaico.traces.files.read_options import ReadLimits, ReadOptions
 from mosaico.traces.files.trace_file import TRACES, is_changed, read_file
 from mosaico.traces.producers.harness_results import read_results
-from mosaico.traces.reader_versions import TraceReaderVersion, parse_reader, reader_of
+from mosaico.traces.reader_versions import TraceReaderVersion, parse_reader, reader_of_file
 from mosaico.traces.storable_traces import MAX_TEXT_CHARS, find_long_text, make_storable
 from mosaico.traces.types import Trace
 from mosaico.traces.upload_errors import InvalidTrace
@@ -76,7 +76,7 @@ def read_harness_results(file: IO[bytes], max_values: int) -> UploadedTraces:
     """The traces of a result file of a harness. Raises: `InvalidResultFile`."""
     recording = read_results(file.read(), max_values)
     lines = enumerate(recording.lines, start=1)
-    return uploaded_lines(lines, reader_of("harness"), recording.run_name)
+    return uploaded_lines(lines, reader_of_file("harness"), recording.run_name)
 
 
 def read_any_file(file: IO[bytes], name: str, options: ReadOptions) -> UploadedTraces:
@@ -105,10 +105,10 @@ def uploaded_file(name: str, file: IO[bytes], options: ReadOptions | None = None
     if is_of_traces and not is_changed(import_file.options):
         lines = iter_lines(import_file.open())
         max_values = import_file.options.limits.values
-        return uploaded_lines(lines, reader_of(TRACES), max_values=max_values)
+        return uploaded_lines(lines, reader_of_file(TRACES), max_values=max_values)
     return UploadedTraces(
         map(make_storable, reading.traces),
-        reader_of(reading.importer_name),
+        reader_of_file(reading.importer_name),
         reading.report.describe_left_out,
         columns=reading.report.columns,
     )

@@ -99,7 +99,8 @@ class _BodyReader:
             member: value
             for member, member_schema in schema.members.items()
             for value in self.read(f"{name}.{member}", f"{path}.{member}", member_schema)
-            if value is not None
+            # A secret that is left out stays; null removes it.
+            if value is not None or member_schema.kind is InputKind.SECRET
         }
 
     def _rows_of(self, name: str) -> list[int]:

@@ -366,6 +366,7 @@ def collection_lock(query: TraceQuery) -> str | None:
 TRACE_SOURCES.register(
     "langfuse",
     SourceSpec(
+        title="Langfuse",
         open=lambda resources: LangfuseSource(resources=resources),
         lock=collection_lock,
         check=check_server,
