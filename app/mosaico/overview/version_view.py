@@ -43,7 +43,7 @@ class VersionChoice(NamedTuple):
     b: str = ""
 
 
-def read_choice(
+async def read_choice(
     benchmark: Annotated[str, Query(max_length=200)] = "",
     days: Annotated[int, Query(ge=1, le=MAX_DAYS)] = DAYS,
     a: Annotated[str, Query(max_length=20)] = "",
