@@ -10,15 +10,10 @@ from typer.testing import CliRunner
 
 from mosaico.cli import cli
 from mosaico.sdk.pytest_plugin import UPDATE
+from tests.integration.docs.test_examples import ROOT, blocks
 from tests.support.inner_pytest import run_inner_pytest
 
-ROOT = Path(__file__).resolve().parents[3]
-
-
-def blocks(language: str, page: str = "ci") -> list[str]:
-    pattern = rf"^```{language}\n(.*?)^```"
-    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    return re.findall(pattern, text, re.DOTALL | re.MULTILINE)
+PAGE = "docs/ci.md"
 
 
 def test_ci_page__command_prints_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +22,7 @@ def test_ci_page__command_prints_the_table(tmp_path: Path, monkeypatch: pytest.M
             rows = ([f"q{n}", "yes", "no" if n < wrong else "yes"] for n in range(40))
             csv.writer(file).writerows([["id", "expected", "output"], *rows])
     monkeypatch.chdir(tmp_path)
-    [block] = blocks("console")
+    [block] = blocks(PAGE, "console")
     command, _, expected = block.removeprefix("$ mosaico ").partition("\n")
     done = CliRunner().invoke(cli, command.split())
     assert done.exit_code == 1
@@ -36,7 +31,7 @@ def test_ci_page__command_prints_the_table(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_ci_page__settings_are_those_of_the_files() -> None:
-    github, gitlab = (yaml.safe_load(block) for block in blocks("yaml"))
+    github, gitlab = (yaml.safe_load(block) for block in blocks(PAGE, "yaml"))
     step = github["jobs"]["gate"]["steps"][-1]
     action = yaml.safe_load((ROOT / step["uses"] / "action.yml").read_text(encoding="utf-8"))
     assert {*step["with"]} <= {*action["inputs"]}
@@ -45,7 +40,7 @@ def test_ci_page__settings_are_those_of_the_files() -> None:
 
 
 def test_ci_page__example_tests_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    [block] = blocks("python", "pytest")
+    [block] = blocks("docs/pytest.md", "python")
     (tmp_path / "test_bot.py").write_text(block)
     monkeypatch.chdir(tmp_path)
     assert run_inner_pytest(UPDATE) == 0

@@ -1,7 +1,6 @@
 """`init` prints the lines of docs/getting-started.md, and its file judges files as docs/compare-files.md shows."""
 
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,9 @@ from typer.testing import CliRunner
 from mosaico.cli import cli
 from mosaico.project_file.kinds import ObjectKind
 from mosaico.project_file.reading import parse_project_file
+from tests.integration.docs.test_examples import blocks
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGE = "docs/getting-started.md"
 
 
 @pytest.fixture
@@ -32,17 +32,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def block(page: str, language: str) -> str:
-    text = (DOCS / page).read_text()
-    match = re.search(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    assert match is not None
-    return match[1]
-
-
 def test_getting_started__init_prints_the_page(folder: Path) -> None:
-    command, _, printed = (
-        block("getting-started.md", "console").removeprefix("$ mosaico ").partition("\n")
-    )
+    [block, *_] = blocks(PAGE, "console")
+    command, _, printed = block.removeprefix("$ mosaico ").partition("\n")
     done = CliRunner().invoke(cli, command.split())
     assert done.exit_code == 0, done.output
     assert sorted(done.output.splitlines()) == sorted(printed.splitlines())
@@ -52,13 +44,13 @@ def test_getting_started__file_judges_files_and_says_the_line(folder: Path) -> N
     assert CliRunner().invoke(cli, ["init"]).exit_code == 0
     done = CliRunner().invoke(cli, ["compare", "last-week.csv", "today.csv"])
     assert done.stdout.startswith("REGRESSED: pass rate")
-    assert block("compare-files.md", "text").strip() in done.stderr
+    assert blocks("docs/compare-files.md", "text")[0].strip() in done.stderr
 
 
 def test_getting_started__rule_names_the_endpoint(folder: Path) -> None:
     assert CliRunner().invoke(cli, ["init"]).exit_code == 0
     file = yaml.safe_load((folder / "mosaico.yaml").read_text())
-    shown = yaml.safe_load(block("getting-started.md", "yaml"))
+    shown = yaml.safe_load(blocks(PAGE, "yaml")[0])
     rules, shown_rules = (
         content["benchmarks"]["support-nightly"]["rules"] for content in (file, shown)
     )

@@ -1,20 +1,12 @@
 """docs/python.md: the examples run, one after the other."""
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.integration.docs.test_examples import blocks
 from tests.support.plugins import isolate_registries
 from tests.support.service import Service, working
-
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "python.md"
-
-
-def blocks(language: str) -> list[str]:
-    pattern = rf"^```{language}\n(.*?)^```"
-    return re.findall(pattern, PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
 def test_python_page__examples_run(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,7 +16,7 @@ def test_python_page__examples_run(service: Service, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("MOSAICO_API_KEY", key)
     names: dict[str, Any] = {}
     with working(service):
-        for block in blocks("python"):
+        for block in blocks("docs/python.md", "python"):
             exec(compile(block, "docs/python.md", "exec"), names)
     assert names["report"].exit_code == 1
     assert names["run"].id
