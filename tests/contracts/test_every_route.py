@@ -1,12 +1,14 @@
 """What holds for each route that exists, and so for each that will."""
 
+import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, RouteContext
 
 from mosaico.api import PREFIX
@@ -67,6 +69,31 @@ def test_every_route__change_requires_more_than_the_read_role() -> None:
         route_id(route)
         for route in changes
         if not ({"run", "admin"} & set(roles(route.dependant)) or is_signed(route.dependant))
+    ] == []
+
+
+def calls_of(dependant: Dependant) -> Iterator[Callable[..., Any]]:
+    """An endpoint, and what FastAPI calls before it."""
+    assert dependant.call is not None
+    yield dependant.call
+    for dependency in dependant.dependencies:
+        yield from calls_of(dependency)
+
+
+def is_awaited(call: Callable[..., Any]) -> bool:
+    function = call if inspect.isroutine(call) else type(call).__call__
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+
+def test_every_route__answers_in_one_thread_at_most() -> None:
+    """FastAPI calls each synchronous function in a thread, and then checks the answer of an endpoint in another one."""
+    assert [
+        (route_id(route), call.__name__)
+        for route in api_routes()
+        # The signature of a webhook is found in the database, before the rest of the request is read.
+        if route.dependant is not None and not is_signed(route.dependant)
+        for call in calls_of(route.dependant)
+        if not is_awaited(call)
     ] == []
 
 

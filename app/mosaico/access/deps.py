@@ -52,7 +52,7 @@ RUN = [Depends(RoleRequirement("run"))]
 ADMIN = [Depends(RoleRequirement("admin"))]
 
 
-def require_no_limit(request: Request) -> None:
+async def require_no_limit(request: Request) -> None:
     """Refuse a caller who sees only some benchmarks, where what is shown or sent is of none or of all.
 
     Raises: `OutsideLimit`.

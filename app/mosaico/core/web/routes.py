@@ -1,10 +1,13 @@
 """Routers of the domains: declared at import, built once by the application that serves them."""
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter
 from fastapi.params import Depends
+from starlette.concurrency import run_in_threadpool
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
@@ -91,7 +94,7 @@ class Router:
             }
             routes.add_api_route(
                 f"{prefix}{self.prefix}{path}",
-                endpoint,
+                _awaitable(endpoint),
                 methods=[method, "HEAD"] if has_head and method == "GET" else [method],
                 **own,
             )
@@ -104,3 +107,18 @@ class Router:
             return endpoint
 
         return declare
+
+
+def _awaitable(endpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """The endpoint, of which a synchronous one runs in a thread.
+
+    FastAPI would take a second thread for each answer of a synchronous endpoint, to check its type.
+    """
+    if inspect.iscoroutinefunction(endpoint):
+        return endpoint
+
+    @functools.wraps(endpoint)
+    async def run_endpoint(**arguments: Any) -> Any:
+        return await run_in_threadpool(endpoint, **arguments)
+
+    return run_endpoint
