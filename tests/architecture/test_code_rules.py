@@ -39,6 +39,7 @@ MAY_BE_ASYNC = {
     "app/mosaico/core/web/query_parameters.py",
     "app/mosaico/core/web/request_origin.py",
     "app/mosaico/core/web/response_headers.py",
+    "app/mosaico/core/web/routes.py",
     "app/mosaico/core/web/static_files.py",
     "app/mosaico/core/web/request_body.py",
     "app/mosaico/core/periodic_functions.py",
