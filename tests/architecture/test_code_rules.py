@@ -27,6 +27,7 @@ MAY_BE_ASYNC = {
     "app/mosaico/access/pages.py",
     "app/mosaico/overview/dataset_pages.py",
     "app/mosaico/overview/setup_pages.py",
+    "app/mosaico/overview/version_view.py",
     "app/mosaico/traces/datasets/pages.py",
     "app/mosaico/traces/datasets/router.py",
     "app/mosaico/core/http/async_client.py",

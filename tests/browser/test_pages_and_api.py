@@ -90,7 +90,6 @@ OF_PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
         "describeProblem": "the page of an error says what is wrong",
         "listErrors": "the page of a run has its errors by the rule that classed them",
         "listRunEvaluations": "the page of a run has the evaluations of its alert rules",
-        "plotRun": "the pages of a run and of a comparison have these charts",
         "listCategories": "the comparison has the categories",
         "listRunLlmUsage": "the page of a run that has called a model links to it; none of the month has",
         "listKpis": "the benchmark has its KPIs",

@@ -157,7 +157,7 @@ def test_login__draft_of_a_rule_keeps_its_recipients(
 def test_secret_field__every_secret_of_a_form_is_one() -> None:
     """And no other field."""
     fields = dict(secret_flags())
-    assert {name for name, is_secret in fields.items() if is_secret} == {"langfuseSecretKey"}
+    assert {name for name, is_secret in fields.items() if is_secret} == {"secretKey"}
     for name, is_secret in fields.items():
         assert bool(SECRET_FIELD.search(name)) == is_secret or name == "secret", name
 

@@ -1,45 +1,85 @@
-"""The programs `bashkit-eval` and `ot-bench` beside `mosaico`: their version and what they need."""
+"""The entry points of the programs."""
 
+import os
 import subprocess
 import sys
-from importlib.metadata import version
+from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
-from tests.support.waiting import LIVENESS_S
+from mosaico import programs
 
-PROGRAMS = {
-    "bashkit-eval": "mosaico.harness.bash.cli",
-    "ot-bench": "mosaico.harness.mcp.cli.ot_bench",
-}
+ROOT = Path(__file__).resolve().parents[3]
+
+INTERRUPTED_IMPORT = """
+import signal
+import mosaico.programs as programs
+programs.import_module = lambda _: signal.raise_signal(signal.SIGINT)
+programs.{program}()
+"""
+
+# Its `main` asks a child of the pool.
+PROGRAM_WITH_CHILD = """
+import posixpath, sys, types
+from mosaico import programs
+
+def main():
+    from mosaico.jobs.process_pool import ProcessPool
+    pool = ProcessPool(1, warm_up=dict)
+    print(sys.argv[1:], pool.run(posixpath.basename, "folder/file", timeout_s=60))
+    pool.close()
+
+if __name__ == "__main__":
+    programs.import_module = lambda _: types.SimpleNamespace(main=main)
+    programs.mosaico()
+"""
+WITHOUT_SAFE_PATH = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
 
 
-def run(module: str, *words: str, missing: str = "") -> "subprocess.CompletedProcess[str]":
-    """Run the program of a module, as if a package were not installed."""
-    program = (
-        f"import mosaico.core.extras as extras; installed = extras._is_installed\n"
-        f"extras._is_installed = lambda module: module != {missing!r} and installed(module)\n"
-        f"from {module} import main; main()"
-    )
-    return subprocess.run(
-        [sys.executable, "-c", program, *words],
-        capture_output=True, text=True, check=False, timeout=LIVENESS_S,
+@pytest.mark.parametrize("program", ["mosaico", "ot_bench", "bashkit_eval"])
+def test_programs__interrupted_import_ends_without_traceback(program: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IMPORT.format(program=program)],
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_program__version_names_the_command_that_installs_what_is_missing(program: str) -> None:
-    shown = run(PROGRAMS[program], "--version", "run", missing="questionary")
-    assert shown.returncode == 0
-    assert shown.stdout.startswith(f"{program} of mosaico {version('mosaico')}")
-    assert f"mosaico[harness]=={version('mosaico')}" in shown.stderr
+def test_programs__import_nothing_heavy_before_they_are_interruptible() -> None:
+    code = (
+        "import sys, mosaico.programs; print(sorted({name.split('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run(
+        # Without `site`, whose .pth files may import packages.
+        [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'app')!r}); {code}"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "typer" not in done.stdout
+    assert "pydantic" not in done.stdout
 
 
-def test_program__help_has_the_version_and_the_text_of_the_group() -> None:
-    shown = run(PROGRAMS["ot-bench"], "--help")
-    assert (shown.returncode, shown.stderr) == (0, "")
-    assert "--version" in shown.stdout
-    assert "Evaluate models and MCP servers" in shown.stdout
-    wrong = run(PROGRAMS["ot-bench"], "nothing")
-    assert wrong.returncode == 2
-    assert wrong.stderr.startswith("error: ")
+def test_programs__every_script_is_an_entry_point() -> None:
+    scripts = {
+        script.name: script.value.partition(":")[2]
+        for script in entry_points(group="console_scripts")
+        if script.value.startswith("mosaico.programs:")
+    }
+    assert scripts.keys() == {"mosaico", "ot-bench", "bashkit-eval"}
+    assert all(callable(getattr(programs, function)) for function in scripts.values())
+
+
+def test_programs__start_children_that_ignore_the_current_folder(tmp_path: Path) -> None:
+    """A child of `multiprocessing` imports the standard library, not files of its names."""
+    for name in ("queue", "socket", "pickle"):
+        (tmp_path / f"{name}.py").write_text(
+            "raise SystemExit('a file of the folder was imported')"
+        )
+    script = tmp_path / "bin" / "program"
+    script.parent.mkdir()
+    script.write_text(PROGRAM_WITH_CHILD)
+    done = subprocess.run(
+        [sys.executable, script, "--option"],
+        cwd=tmp_path, env=WITHOUT_SAFE_PATH, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "['--option'] file\n"), done.stderr
