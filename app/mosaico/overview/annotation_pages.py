@@ -1,6 +1,6 @@
 """Pages of annotations: the queue of answers to judge, and what annotators say of a run or a benchmark."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import Path, Query, Request, Response
@@ -84,17 +84,12 @@ def show_annotation_queue(
         ]
     parameters = _parameters(queue_filter)
     queue_in_api = build_url(f"/benchmark-runs{path_of(run_id)}/annotation-queue", parameters)
-    trace_in_api = (
-        f"/benchmark-runs{path_of(answer['run'].id)}/traces{path_of(answer['trace'].trace_id)}"
-        if is_open
-        else None
-    )
     return render_page(
         request,
         "annotate.html",
         title=answer["trace"].item_id if is_open else "Annotate",
         nav="/runs",
-        api=trace_in_api or queue_in_api,
+        api=_trace_in_api(answer) if is_open else queue_in_api,
         api_parts={"queue": queue_in_api} if is_open else {},
         steps=steps,
         queue=queue,
@@ -106,6 +101,11 @@ def show_annotation_queue(
         last=last,
         **answer,
     )
+
+
+def _trace_in_api(answer: Mapping[str, Any]) -> str:
+    """The address of the trace of an answer."""
+    return f"/benchmark-runs{path_of(answer['run'].id)}/traces{path_of(answer['trace'].trace_id)}"
 
 
 def _queue_links(
