@@ -23,6 +23,11 @@ def test_demo__loads_a_run_that_got_worse_and_deletes_it(
     for _ in range(2):
         loaded = mosaico.ok("demo", "--quiet")
     assert "mosaico demo --remove" in loaded.stderr
+    # What a run ends with: the verdict, of the first run only why it has none.
+    assert re.findall(r"^(First run|REGRESSED): ", loaded.stderr, re.MULTILINE) == [
+        "First run",
+        "REGRESSED",
+    ]
     [link] = loaded.stdout.split()
     run_id = link.rpartition("/")[2]
     second, first = service.list_items("/benchmark-runs")

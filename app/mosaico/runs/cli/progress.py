@@ -230,6 +230,10 @@ def detach(api: ApiClient, run_id: str) -> NoReturn:
 def finish_watching(run: RunView, *, exit_status: bool) -> None:
     clear = CLEAR_LINE if isinstance(_progress_printer(), _ProgressLine) else ""
     print_status(f"{clear}run {format_cell(run.id)} {describe_run(run)}")
+    if run.verdict is not None:
+        # A first run has only the explanation.
+        name = f"{run.verdict.verdict}: " if run.verdict.verdict else ""
+        print_status(f"{name}{format_cell(run.verdict.explanation)}")
     if run.status is RunStatus.COMPLETED:
         print_status(f"next: `mosaico runs show {format_cell(run.id)}`")
     if exit_status and run_exit_code(run):
