@@ -4,9 +4,7 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from mosaico.comparison.attribute_differences import (
-    profile_of,
-)
+from mosaico.comparison.attribute_differences import profile_of
 from mosaico.comparison.attribute_text import MAX_LINES, describe_difference
 from mosaico.comparison.baseline_runs import BaselineRun
 from mosaico.comparison.comparison_rules import RunComparison

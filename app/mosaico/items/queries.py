@@ -141,13 +141,7 @@ ATTRIBUTE_ROWS = _read_of_selected_items(
     FROM trace
     """,
 )
-# Large runs take longer than the limit for requests, which ends with this statement for the rest of the transaction.
-TRACE_COUNT = text(
-    """
-    SELECT sum(traces_collected), set_config('statement_timeout', '0', true)
-    FROM benchmark_runs WHERE seq = ANY(:runs)
-    """
-)
+TRACE_COUNT = text("SELECT sum(traces_collected) FROM benchmark_runs WHERE seq = ANY(:runs)")
 
 HAS_TAG_FIELD = text(
     f"""
@@ -213,9 +207,9 @@ def read_attributes(
 
 
 def _find_last_item(session: Session, run_seqs: Sequence[int]) -> str | None:
-    """The last item that is selected; None where all are, as of few traces. Also lifts the time limit of statements:
-    the caller runs in a job or a child.
-    """
+    """The last item that is selected; None where all are, as of few traces."""
+    # Large runs take longer than the limit for requests; the caller runs in a job or a child.
+    session.execute(text("SET LOCAL statement_timeout = 0"))
     runs = {"runs": list(run_seqs)}
     trace_count = session.scalar(TRACE_COUNT, runs) or 0
     if trace_count <= MAX_ITEMS:

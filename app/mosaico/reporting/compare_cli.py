@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -125,20 +126,20 @@ def compare_files(
     target = None if no_page or is_preview else _page_file(page, base, candidate)
     remarks: list[str] = []
     sources = map_source(base, base_map), map_source(candidate, run_map)
-    if is_preview:
-        _print_preview(sources, open_reader(input_options))
-        return
     requested = choose_benchmark(metrics, benchmark_options)
+    new_reader = partial(
+        open_reader,
+        input_options,
+        infra_errors=requested.infra_errors,
+        columns=requested.columns,
+    )
+    if is_preview:
+        _print_preview(sources, new_reader())
+        return
     earlier = earlier_runs(history, base_map, base, candidate)
     warnings: list[str] = []
     with reading_lines() as lines, open_models(limits) as models:
-        reader = open_reader(
-            input_options,
-            remarks.append,
-            lines.append,
-            infra_errors=requested.infra_errors,
-            columns=requested.columns,
-        )
+        reader = new_reader(remarks.append, lines.append)
         files = FileInputs(
             sources, reader, ScoreOptions(parse_better(better), parse_ranges(ranges))
         )

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from mosaico.core.errors import Invalid
 from mosaico.core.registry import LoadedPlugin
@@ -33,6 +33,7 @@ class Frame(Protocol):
 
 Results: TypeAlias = str | os.PathLike[str] | Iterable[Mapping[str, Any] | Trace] | Frame
 Metrics: TypeAlias = Sequence[str | Mapping[str, Any]]
+NO_BENCHMARK: Final = FileBenchmark()
 
 
 def source_of(
@@ -110,19 +111,20 @@ def open_reader(
     columns: Mapping[str, str] | None,
     input_format: str | None,
     options: ReadOptions | None = None,
-    infra_errors: Sequence[str] = (),
+    benchmark: FileBenchmark = NO_BENCHMARK,
 ) -> TraceReader:
     """A reader of results that adds what it recognized to `remarks`; the metrics are loaded. `columns` and
-    `input_format` have precedence over those of `options`; `infra_errors` are those of a benchmark, beside its own.
+    `input_format` have precedence over those of `options`, and these over the columns of the `benchmark`, whose
+    `infra_errors` count beside theirs.
 
     Raises: `InvalidMapping` for an unknown field in `columns`.
     """
     options = options or ReadOptions()
     options = replace(
         options,
-        mapping={**options.mapping, **(columns or {})},
+        mapping={**benchmark.columns, **options.mapping, **(columns or {})},
         format_name=input_format or options.format_name,
-        infra_errors=(*options.infra_errors, *infra_errors),
+        infra_errors=(*options.infra_errors, *benchmark.infra_errors),
     )
     require_fields(options.mapping)
     load_metric_plugins()

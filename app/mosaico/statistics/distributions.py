@@ -1,9 +1,10 @@
 """The normal distribution and Student's t: probabilities and quantiles of single numbers, in plain Python.
 
-A probability is that of a number up to the given one. NaN comes of NaN, of degrees of freedom that are not positive and
-of a probability outside 0 to 1; infinite degrees are the normal distribution.
+A probability is that of a number up to the given one. NaN comes of NaN, of fewer degrees of freedom than 0.5 and of a
+probability outside 0 to 1; infinite degrees are the normal distribution.
 
-Within 1e-12 of scipy, relatively, also far in the tails (`tests/unit/statistics/test_distributions.py`).
+Within 1e-12 of scipy, relatively, also far in the tails; near the median, where scipy's quantile loses digits, of closed
+forms (`tests/unit/statistics/test_distributions.py`).
 """
 
 import math
@@ -11,6 +12,8 @@ from statistics import NormalDist
 from typing import Final
 
 _STANDARD: Final = NormalDist()
+# A spread has at least one; of far fewer, the series of the middle has no end.
+_FEWEST_DEGREES: Final = 0.5
 # Farther from 0 the fraction of the tail converges fast; nearer the series of the middle does, and enough is left of 0.5.
 _TAIL_START: Final = 3.0
 # Of the quantiles: less lies in the tail than a number near 0.5 tells exactly.
@@ -35,7 +38,7 @@ def normal_quantile(p: float) -> float:
 def t_cdf(t: float, degrees: float) -> float:
     if degrees == math.inf:
         return normal_cdf(t)
-    if math.isnan(t) or not degrees > 0:
+    if math.isnan(t) or not degrees >= _FEWEST_DEGREES:
         return math.nan
     beyond = _beyond(abs(t), degrees)
     return beyond if t < 0 else 1 - beyond
@@ -47,11 +50,11 @@ def t_quantile(p: float, degrees: float) -> float:
     """
     if p > 0.5:  # noqa: PLR2004 - the median
         return -t_quantile(1 - p, degrees)
+    if not degrees >= _FEWEST_DEGREES:
+        return math.nan
     t = -normal_quantile(p)
     if degrees == math.inf or not 0 < t < math.inf:
-        return -t if degrees > 0 else math.nan
-    if not degrees > 0:
-        return math.nan
+        return -t
     is_tail = p < _LARGEST_TAIL
     target = math.log(p if is_tail else 0.5 - p)
     for _ in range(_MOST_STEPS):

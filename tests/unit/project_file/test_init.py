@@ -11,6 +11,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+import mosaico
+from mosaico import ReadOptions
 from mosaico.cli import cli
 from mosaico.project_file import init_cli
 from mosaico.project_file.kinds import ObjectKind
@@ -318,9 +320,34 @@ def test_init__named_columns_are_those_of_the_next_commands(folder: Path) -> Non
     compared = CliRunner().invoke(cli, ["compare", "before.csv", "after.csv"])
     assert compared.exit_code == 0, compared.stderr
     assert "item=nr, output=bar, expected=foo" in compared.stderr
+    previewed = CliRunner().invoke(cli, ["compare", "before.csv", "after.csv", "--preview"])
+    assert previewed.exit_code == 0, previewed.stderr
+    assert "Berlin" in previewed.stdout
     scored = CliRunner().invoke(cli, ["score", "after.csv", "--map", "output=foo"])
     # The option has precedence over the file.
     assert "output=foo" in scored.stderr
+
+
+def test_compare__columns_of_the_file_are_those_of_tables_only(folder: Path) -> None:
+    write_unknown_columns(folder)
+    assert init("--map", "output=bar,expected=foo").exit_code == 0
+    traces = [{"traceId": f"t{n}", "output": "a", "expectedOutput": "a"} for n in range(20)]
+    (folder / "traces.jsonl").write_text("".join(json.dumps(trace) + "\n" for trace in traces))
+    compared = CliRunner().invoke(cli, ["compare", "traces.jsonl", "traces.jsonl"])
+    assert compared.exit_code == 0, compared.stderr
+    assert "columns that are not used" in compared.stderr
+
+
+def test_python__columns_of_the_caller_precede_those_of_the_file(folder: Path) -> None:
+    write_unknown_columns(folder)
+    assert init("--map", "output=bar,expected=foo").exit_code == 0
+    # No answer equals the expected one, but for the expected ones themselves.
+    by_file = mosaico.score("after.csv", config="mosaico.yaml", metrics=["ACCURACY"])
+    own = ReadOptions(mapping={"output": "foo"})
+    by_caller = mosaico.score(
+        "after.csv", config="mosaico.yaml", metrics=["ACCURACY"], read_options=own
+    )
+    assert (by_file["ACCURACY"], by_caller["ACCURACY"]) == (0.0, 1.0)
 
 
 def test_init__asks_for_columns_on_a_terminal(

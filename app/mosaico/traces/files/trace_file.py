@@ -110,7 +110,8 @@ def read_file(file: ImportFile, *, are_items: bool = False) -> Reading:
     imported = importer.read(file, mapping)
     if options.mapping and not imported.columns:
         imported.notes.append(
-            f"columns {NOT_USED}: those of {parameter_name('--map')}, because the fields of this format are fixed"
+            f"columns {NOT_USED}: those of {parameter_name('--map')} or of the benchmark, because the fields of this"
+            " format are fixed"
         )
     return Reading(file, name, imported)
 
@@ -266,9 +267,13 @@ def _is_upload_format(file: ImportFile, reading: Reading) -> bool:
 
 
 def is_changed(options: ReadOptions) -> bool:
-    """Return whether options change what a file of traces says."""
+    """Return whether options change what a file of traces says, or cannot apply to it."""
     return bool(
-        options.strip_thinking or options.strip_fences or options.strict or options.infra_errors
+        options.strip_thinking
+        or options.strip_fences
+        or options.strict
+        or options.infra_errors
+        or options.mapping
     )
 
 

@@ -4,18 +4,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 
 from mosaico.core.errors import Invalid
-from mosaico.core.parameter_names import parameter_name
 from mosaico.traces.files.import_file import Container, ImportFile
 from mosaico.traces.files.importer_registry import IMPORTERS, ImportedTraces, Importer
 from mosaico.traces.files.ndjson import IgnoredKeys, iter_traces
 from mosaico.traces.types import Trace
 
 
-def read_traces(file: ImportFile, mapping: Mapping[str, str]) -> ImportedTraces:
+def read_traces(file: ImportFile, _: Mapping[str, str]) -> ImportedTraces:
     """The traces of the file. Raises: `Invalid` with file and line."""
-    if mapping:
-        name = parameter_name("--map")
-        file.reject(f"the file contains traces, whose keys are fixed; remove {name}")
     notes: list[str] = []
     return ImportedTraces(traces=_iter_traces(file, notes), notes=notes)
 
