@@ -125,10 +125,10 @@ def compare_files(
     target = None if no_page or is_preview else _page_file(page, base, candidate)
     remarks: list[str] = []
     sources = map_source(base, base_map), map_source(candidate, run_map)
-    if is_preview:
-        _print_preview(sources, open_reader(input_options))
-        return
     requested = choose_benchmark(metrics, benchmark_options)
+    if is_preview:
+        _print_preview(sources, open_reader(input_options, columns=requested.columns))
+        return
     earlier = earlier_runs(history, base_map, base, candidate)
     warnings: list[str] = []
     with reading_lines() as lines, open_models(limits) as models:

@@ -318,9 +318,21 @@ def test_init__named_columns_are_those_of_the_next_commands(folder: Path) -> Non
     compared = CliRunner().invoke(cli, ["compare", "before.csv", "after.csv"])
     assert compared.exit_code == 0, compared.stderr
     assert "item=nr, output=bar, expected=foo" in compared.stderr
+    previewed = CliRunner().invoke(cli, ["compare", "before.csv", "after.csv", "--preview"])
+    assert previewed.exit_code == 0, previewed.stderr
     scored = CliRunner().invoke(cli, ["score", "after.csv", "--map", "output=foo"])
     # The option has precedence over the file.
     assert "output=foo" in scored.stderr
+
+
+def test_init__named_columns_are_those_of_files_whatever_else_is_there(folder: Path) -> None:
+    write_unknown_columns(folder)
+    other = {"OTEL_SERVICE_NAME": "bot"}
+    assert init("--map", "output=baz", **other).exit_code == 2
+    assert init("--map", "output=bar", "--from", "otel", **other).exit_code == 2
+    assert init("--map", "output=bar", "--agent-command", "cat").exit_code == 2
+    assert init("--map", "output=bar,expected=foo", **other).exit_code == 0
+    assert content(folder)["columns"] == {"output": "bar", "expected": "foo"}
 
 
 def test_init__asks_for_columns_on_a_terminal(
