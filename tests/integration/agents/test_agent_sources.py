@@ -187,6 +187,15 @@ def test_agent_form__of_an_agent_without_a_tool_stores_none(service: Service) ->
     assert service.get("/agents/a")["source"] is None
 
 
+def test_agent_form__keeps_the_langfuse_fields_of_an_agent_without_a_key(service: Service) -> None:
+    service.create_agent(langfuseProjectName="birds", langfuseUrl="https://langfuse.example.org")
+    form = {"form": "1", "revision": "1", "name": "Renamed", "source.kind": "", "source.url": ""}
+    assert service.client.post("/agents/agent-001", data=form, headers=HTML).status_code == 303
+    agent = service.get("/agents/agent-001")
+    assert (agent["name"], agent["langfuseProjectName"]) == ("Renamed", "birds")
+    assert agent["langfuseUrl"] == "https://langfuse.example.org"
+
+
 def test_agent_check__keys_that_a_plugin_refuses_are_recorded(
     service: Service, heron: JSON
 ) -> None:
