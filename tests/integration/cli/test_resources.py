@@ -272,7 +272,14 @@ def test_resources__are_found_by_their_names(mosaico: Shell, service: Service) -
     service.post("/alert-configs", {**low, **owners, "id": "third", "name": "other"})
     mosaico.ok("alerts", "rules", "delete", "other", "--yes")
     assert {item["id"] for item in service.get("/alert-configs")["items"]} == {rule, "third"}
-    assert mosaico("alerts", "rules", "show", "nothing of this name").exit_code == 66
+    for nothing in ("nothing of this name", "a/b", ".", ".."):
+        assert mosaico("alerts", "rules", "show", nothing).exit_code == 66
+
+    mosaico.ok("agents", "update", " Pelican ", "--archived")
+    mosaico.ok("agents", "update", "Pelican", "--no-archived")
+    service.create_agent("agent-002", name="Heron", archived=True)
+    service.create_agent("agent-003", name="Heron")
+    assert ["id", "agent-003"] in cells(mosaico.ok("agents", "show", "Heron").stdout)
 
 
 def test_resources__are_named_in_filters_and_fields(
