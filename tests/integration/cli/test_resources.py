@@ -308,5 +308,6 @@ def test_resources__are_named_in_filters_and_fields(
 
 def test_resource__is_not_named_by_an_empty_text(mosaico: Shell, service: Service) -> None:
     service.create_agent()
-    for command in ("show", "delete"):
-        assert mosaico("agents", command, "").exit_code == 2
+    for command in (("agents", "show"), ("agents", "delete"), ("runs", "show"), ("alerts", "why")):
+        for nothing in ("", " "):
+            assert mosaico(*command, nothing).exit_code == 2

@@ -162,11 +162,9 @@ class ApiClient:
     def find_id(self, path: str, text: str) -> str:
         """As `full_id`, and the ID of a resource that is named by its name; the text where there is none.
 
-        Raises: `WrongUsage` also for a name of several resources, and for an empty text.
+        Raises: `WrongUsage` also for a name of several resources.
         """
         text = text.strip()
-        if not text:
-            raise WrongUsage("an ID or a name is empty", hint="write one, or leave it out")
         if not may_be_name(text, path):
             return self.full_id(path, text)
         with suppress(NotFound):
