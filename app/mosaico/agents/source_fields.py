@@ -79,9 +79,9 @@ def source_columns(
     return {name: value for name, value in columns.items() if name not in COLUMNS.values()}
 
 
-def secret_pointer(source_kind: str | None) -> str:
+def secret_pointer(body: AgentBody) -> str:
     """Where a request has the secret key of a source."""
-    return "/langfuseSecretKey" if is_langfuse(source_kind) else "/source/secretKey"
+    return "/langfuseSecretKey" if body.source is None else "/source/secretKey"
 
 
 def _require_kind(kind: str) -> None:

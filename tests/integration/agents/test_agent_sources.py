@@ -84,6 +84,7 @@ def test_agent_source__a_stored_secret_stays_with_its_server(service: Service) -
         body = {"source": {**SHOWN, **change}}
         problem = service.expect_problem(422, "PATCH", "/agents/agent-001", body)
         assert problem["type"] == "/problems/secret-required"
+        assert pointers(problem) == ["/source/secretKey"]
     problem = service.expect_problem(422, "PUT", "/agents/agent-001", {"name": "Pelican"})
     assert problem["type"] == "/problems/secret-required"
     moved = {**SOURCE, "url": "https://other.example.org", "secretKey": "another"}
