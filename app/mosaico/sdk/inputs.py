@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from mosaico.core.errors import Invalid
 from mosaico.core.registry import LoadedPlugin
@@ -21,6 +21,8 @@ from mosaico.traces.files.read_options import ReadOptions
 from mosaico.traces.files.result_sources import MappedSource, ResultRows, ResultSource
 from mosaico.traces.files.trace_file import TraceReader
 from mosaico.traces.types import Trace
+
+NO_BENCHMARK: Final = FileBenchmark()
 
 
 @runtime_checkable
@@ -110,19 +112,20 @@ def open_reader(
     columns: Mapping[str, str] | None,
     input_format: str | None,
     options: ReadOptions | None = None,
-    infra_errors: Sequence[str] = (),
+    benchmark: FileBenchmark = NO_BENCHMARK,
 ) -> TraceReader:
     """A reader of results that adds what it recognized to `remarks`; the metrics are loaded. `columns` and
-    `input_format` have precedence over those of `options`; `infra_errors` are those of a benchmark, beside its own.
+    `input_format` have precedence over those of `options`, and these over the columns of the benchmark, whose errors
+    of the infrastructure count beside those of `options`.
 
     Raises: `InvalidMapping` for an unknown field in `columns`.
     """
     options = options or ReadOptions()
     options = replace(
         options,
-        mapping={**options.mapping, **(columns or {})},
+        mapping={**benchmark.columns, **options.mapping, **(columns or {})},
         format_name=input_format or options.format_name,
-        infra_errors=(*options.infra_errors, *infra_errors),
+        infra_errors=(*options.infra_errors, *benchmark.infra_errors),
     )
     require_fields(options.mapping)
     load_metric_plugins()

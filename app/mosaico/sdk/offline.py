@@ -68,13 +68,7 @@ def compare(
     """
     remarks: list[str] = []
     chosen = benchmark_of(config, benchmark, metrics, remarks)
-    reader = open_reader(
-        remarks,
-        {**chosen.columns, **(columns or {})},
-        input_format,
-        read_options,
-        chosen.infra_errors,
-    )
+    reader = open_reader(remarks, columns, input_format, read_options, chosen)
     sources = (
         source_of(base, "base", base_columns),
         source_of(candidate, "candidate", candidate_columns),
@@ -140,13 +134,7 @@ def gate(
     )
     remarks: list[str] = []
     chosen = benchmark_of(config, benchmark, metrics, remarks)
-    reader = open_reader(
-        remarks,
-        {**chosen.columns, **(columns or {})},
-        input_format,
-        read_options,
-        chosen.infra_errors,
-    )
+    reader = open_reader(remarks, columns, input_format, read_options, chosen)
     sources = (
         source_of(baseline, "baseline", baseline_columns),
         source_of(candidate, "candidate", candidate_columns),

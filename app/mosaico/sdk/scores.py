@@ -114,13 +114,7 @@ def score(
     """
     remarks: list[str] = []
     chosen = benchmark_of(config, benchmark, metrics, remarks)
-    reader = open_reader(
-        remarks,
-        {**chosen.columns, **(columns or {})},
-        input_format,
-        read_options,
-        chosen.infra_errors,
-    )
+    reader = open_reader(remarks, columns, input_format, read_options, chosen)
     models = OfflineModels(llm)
     source = source_of(results, "results")
     formulas = {name: kpi.formula for name, kpi in chosen.kpis.items()}

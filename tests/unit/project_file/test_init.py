@@ -325,6 +325,18 @@ def test_init__named_columns_are_those_of_the_next_commands(folder: Path) -> Non
     assert "output=foo" in scored.stderr
 
 
+def test_columns__of_an_unknown_field_are_an_error_with_its_line(folder: Path) -> None:
+    write_unknown_columns(folder)
+    init("--map", "output=bar")
+    path = folder / "mosaico.yaml"
+    path.write_text(path.read_text().replace("{output: bar}", "{outptu: bar}"))
+    line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if "outptu" in text)
+    for words in (("score", "after.csv"), ("apply", "mosaico.yaml", "--dry-run")):
+        refused = CliRunner().invoke(cli, [*words])
+        assert refused.exit_code == 65
+        assert f"mosaico.yaml:{line}:" in refused.stderr
+
+
 def test_init__named_columns_are_those_of_files_whatever_else_is_there(folder: Path) -> None:
     write_unknown_columns(folder)
     other = {"OTEL_SERVICE_NAME": "bot"}
