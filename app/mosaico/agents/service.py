@@ -83,7 +83,7 @@ def change_agent(
         values.pop(RUN_URL)
     if not values:
         return agent
-    _require_own_secret(agent, values)
+    _require_own_secret(agent, values, body)
     if any(name in values and values[name] != getattr(agent, name) for name in CREDENTIAL_COLUMNS):
         agent.credentials_refused_at = None
     columns = _columns(agent_id, values, box)
@@ -219,7 +219,7 @@ def check_source(kind: str, query: TraceQuery, res: Resources) -> SourceAnswer:
     return SourceAnswer(accepted, is_refused=False)
 
 
-def _require_own_secret(agent: Agent, values: Mapping[str, Any]) -> None:
+def _require_own_secret(agent: Agent, values: Mapping[str, Any], body: AgentBody) -> None:
     """Raise `SecretRequired` if the stored secret would be sent to another server than before."""
     kind = values.get("source_kind", agent.source_kind)
     is_same_url = values.get("langfuse_url", agent.langfuse_url) == agent.langfuse_url
@@ -227,7 +227,7 @@ def _require_own_secret(agent: Agent, values: Mapping[str, Any]) -> None:
     is_kept = agent.langfuse_secret_key is not None and SECRET_COLUMN not in values
     if is_kept and not (is_same_url and is_same_kind):
         raise SecretRequired(
-            errors=[ErrorItem(pointer=secret_pointer(kind), detail="send it with a new URL")]
+            errors=[ErrorItem(pointer=secret_pointer(body), detail="send it with a new URL")]
         )
 
 

@@ -37,6 +37,12 @@ def default_source(agent: Agent) -> str:
     return agent.source_kind or (LANGFUSE if has_key else LOCAL)
 
 
+def shown_source(agent: Agent) -> str | None:
+    """The kind of the `source` of an agent; None for one without a key, which may have other `langfuse…` fields."""
+    kind = default_source(agent)
+    return None if agent.source_kind is None and kind == LOCAL else kind
+
+
 def source_columns(
     body: AgentBody, values: Mapping[str, Any], agent: Agent | None = None
 ) -> dict[str, Any]:
@@ -57,7 +63,8 @@ def source_columns(
         return {**columns, "source_kind": source.kind}
     if "source" in values:
         is_other = agent is not None and not is_langfuse(agent.source_kind)
-        is_cleared = "source" in body.model_fields_set and not given and agent is not None
+        has_source = agent is not None and shown_source(agent) is not None
+        is_cleared = "source" in body.model_fields_set and not given and has_source
         # A body without `source` knows only the fields of Langfuse, which another tool does not have.
         if is_other or is_cleared:
             cleared = set(COLUMNS.values()) - (given if is_cleared else {*given, SECRET_COLUMN})
@@ -72,9 +79,9 @@ def source_columns(
     return {name: value for name, value in columns.items() if name not in COLUMNS.values()}
 
 
-def secret_pointer(source_kind: str | None) -> str:
+def secret_pointer(body: AgentBody) -> str:
     """Where a request has the secret key of a source."""
-    return "/langfuseSecretKey" if is_langfuse(source_kind) else "/source/secretKey"
+    return "/langfuseSecretKey" if body.source is None else "/source/secretKey"
 
 
 def _require_kind(kind: str) -> None:

@@ -2,7 +2,7 @@
 
 from mosaico.agents.models import Agent
 from mosaico.agents.schemas import AgentSourceView, AgentView
-from mosaico.agents.source_fields import LOCAL, default_source, is_langfuse
+from mosaico.agents.source_fields import is_langfuse, shown_source
 from mosaico.core.resources import Resources
 from mosaico.core.schemas import view_of_row
 from mosaico.traces.registry import source_title
@@ -13,7 +13,7 @@ def agent_view(agent: Agent, res: Resources) -> AgentView:
 
     The `langfuse…` fields of an agent of another tool are those of an agent without Langfuse.
     """
-    kind = default_source(agent)
+    kind = shown_source(agent)
     is_other = not is_langfuse(agent.source_kind)
     project = None if is_other else agent.langfuse_project_name
     public_key = None if is_other else agent.langfuse_public_key
@@ -21,7 +21,7 @@ def agent_view(agent: Agent, res: Resources) -> AgentView:
     return view_of_row(
         AgentView,
         agent,
-        source=None if agent.source_kind is None and kind == LOCAL else _source_view(kind, agent),
+        source=None if kind is None else _source_view(kind, agent),
         langfuse_project_name=project,
         langfuse_url=url,
         langfuse_public_key=public_key,
@@ -34,10 +34,11 @@ def agent_view(agent: Agent, res: Resources) -> AgentView:
 
 def describe_source(agent: Agent) -> str | None:
     """The tool that holds the traces of an agent, with its project or key; None for an agent without credentials."""
-    if agent.source_kind is None and default_source(agent) == LOCAL:
+    kind = shown_source(agent)
+    if kind is None:
         return None
     part = agent.langfuse_project_name or agent.langfuse_public_key
-    title = source_title(default_source(agent))
+    title = source_title(kind)
     return f"{title} · {part}" if part else title
 
 

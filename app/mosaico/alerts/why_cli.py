@@ -23,7 +23,7 @@ from mosaico.core.console.terminal import (
     print_result,
     print_status,
 )
-from mosaico.core.web.page_paths import run_page_path
+from mosaico.core.web.page_paths import path_of, run_page_path
 from mosaico.run_store.rules import RunStatus, Validity
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ COLUMNS = (
     field("reason"),
     field("advice"),
     field("explanation"),
-    Column("recipients", lambda rule: [_describe_recipient(each) for each in rule["recipients"]]),
+    Column("recipients", lambda rule: [*map(_describe_recipient, rule["recipients"])]),
 )
 DELIVERY_COLUMNS = (field("channel"), field("recipient"), field("status"), field("detail"))
 
@@ -51,7 +51,7 @@ def why(
     with the run ID.
     """
     with open_api() as api:
-        stored_run = api.get(f"{RUNS}/{api.full_id(RUNS, run)}")
+        stored_run = api.get(f"{RUNS}{path_of(run)}")
         alerts = list(api.items("/alerts", runId=stored_run["id"]))
         deliveries = list(_deliveries_of(api, alerts))
         rules = list(_rules_of(api, stored_run, alerts, deliveries))
@@ -79,7 +79,9 @@ def why(
 def _deliveries_of(api: "ApiClient", alerts: list[JSON]) -> Iterator[JSON]:
     """The deliveries of all messages about the run, each once."""
     messages = {alert["notificationId"] for alert in alerts}
-    messages |= {each["notificationId"] for alert in alerts for each in _recipients_of(alert)}
+    messages |= {
+        recipient["notificationId"] for alert in alerts for recipient in _recipients_of(alert)
+    }
     for message in sorted(messages - {None}):
         yield from api.items("/deliveries", notificationId=message)
 
@@ -130,7 +132,11 @@ def _messages_of(alert: JSON, deliveries: list[JSON]) -> list[str | None]:
 
 
 def _row(rule_id: str, name: str, reason: PageReason, explanation: str, alerts: list[JSON]) -> JSON:
-    recipients = {each["endpointId"]: each for alert in alerts for each in _recipients_of(alert)}
+    recipients = {
+        recipient["endpointId"]: recipient
+        for alert in alerts
+        for recipient in _recipients_of(alert)
+    }
     return {
         "alertConfigId": rule_id,
         "name": name,

@@ -11,7 +11,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from mosaico.core.console.filter_options import flag_filter, id_filter, id_option, text_filter
+from mosaico.core.console.filter_options import (
+    find_named,
+    flag_filter,
+    id_filter,
+    id_option,
+    text_filter,
+)
 from mosaico.core.console.resource import Resource
 from mosaico.core.console.row_export import STDOUT, ExportAs, ExportFile, export_rows
 from mosaico.core.console.service import complete_ids, open_api
@@ -211,7 +217,7 @@ def export_annotations(
 ) -> None:
     """Write annotations as rows, newest first: CSV, JSONL or Parquet. `mosaico annotations import` reads them."""
     with open_api() as api:
-        filters = api.full_parameters({"runId": run, "benchmarkId": benchmark})
+        filters = find_named(api, api.full_parameters({"runId": run, "benchmarkId": benchmark}))
         run_ids: dict[str, None] = {}
 
         def read_rows() -> Iterator[JSON]:

@@ -41,7 +41,9 @@ COLUMNS = (
 notes.add_list(
     COLUMNS,
     filters={
-        "benchmarkId": text_filter("--benchmark", "Filter by benchmark ID.", ids_of="/benchmarks"),
+        "benchmarkId": text_filter(
+            "--benchmark", "Filter by benchmark ID or name.", ids_of="/benchmarks"
+        ),
         "runId": text_filter("--run", "Filter by run ID.", ids_of="/benchmark-runs"),
         "itemId": text_filter("--item", "Filter by the ID of an item."),
         "incidentId": text_filter("--incident", "Filter by incident ID.", ids_of="/incidents"),

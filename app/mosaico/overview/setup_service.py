@@ -34,8 +34,6 @@ from mosaico.schedules.service import create_schedule
 
 B = TypeVar("B", bound=BaseModel)
 
-# A night that is missed by half a day is told.
-
 
 class SetupDraftNotFound(NotFound):
     """The draft does not exist: it was finished or deleted; start a new setup."""

@@ -146,12 +146,13 @@ def export(
     from mosaico.project_file.shipped_schema import schema_line
 
     with open_api() as api:
-        for benchmark in benchmarks or ():
+        benchmark_ids = [api.find_id("/benchmarks", benchmark) for benchmark in benchmarks or ()]
+        for benchmark_id in benchmark_ids:
             # An unknown one is an error, not an empty file.
-            api.get(f"/benchmarks{path_of(benchmark)}")
+            api.get(f"/benchmarks{path_of(benchmark_id)}")
         state = read_service(api)
         address = schema_line(api.pages_url)
-    text = export_text(state, name or file_name_of(state), benchmarks or (), address)
+    text = export_text(state, name or file_name_of(state), benchmark_ids, address)
     if out is None:
         print_result(text.rstrip("\n"))
         return

@@ -11,7 +11,6 @@ from mosaico.core.defaults import MAX_ERROR_SHARE, MIN_COVERAGE
 from mosaico.core.errors import BadUsage, ErrorItem
 from mosaico.core.text import count_noun, join_words
 from mosaico.metrics.formula_direction import KpiFormulaText
-from mosaico.traces.files.column_mapping import require_fields
 
 if TYPE_CHECKING:
     from mosaico.project_file.judged_fields import JudgedFields, JudgedKpi
@@ -65,9 +64,8 @@ def read_file_benchmark(
 
 
 def parse_benchmark(document: Mapping[str, Any], source: str) -> FileBenchmark:
-    """What a benchmark in the form of the API says about files; `source` names it. Raises: `InvalidInput`, `InvalidMapping`."""
+    """What a benchmark in the form of the API says about files; `source` names it. Raises: `InvalidInput`."""
     fields = _checked_fields(document, source)
-    require_fields(fields.columns)
     kpis = {kpi.name: _formula_text(kpi) for kpi in fields.measures}
     return FileBenchmark(
         metrics=json.dumps(fields.metrics) if fields.metrics else None,

@@ -95,6 +95,8 @@ def init_project(
         folder=Path(), environment=os.environ, agent_command=agent_command,
         name=name or _folder_name(), columns=parse_mapping(map_columns or ()),
     )  # fmt: skip
+    if around.columns:
+        chosen_kind = _require_files(chosen_kind, agent_command)
     asker = _Asker()
     draft = _choose(_discover(around, chosen_kind, asker), chosen_kind, asker).draft(asker)
     for file in draft.extra_files:
@@ -125,6 +127,18 @@ def _write(draft: "ProjectDraft", name: str, guesses: list[str]) -> None:
 def _require_new(name: str, *, force: bool) -> None:
     if Path(name).exists() and not force:
         raise BadUsage(f"{name} exists", hint="edit it, or overwrite it with --force")
+
+
+def _require_files(kind: str | None, agent_command: str | None) -> str:
+    """The kind of the benchmark if columns are named: that of files of results. Raises: `WrongUsage`."""
+    from mosaico.project_file.discoveries import SetupKind
+
+    if agent_command is not None or kind not in (None, SetupKind.FILES):
+        raise WrongUsage(
+            "--map names columns of files of results, which nothing else has",
+            hint=f"leave --map out, or write only --from {SetupKind.FILES} beside it",
+        )
+    return SetupKind.FILES
 
 
 def _discover(around: "Surroundings", kind: str | None, asker: "_Asker") -> "list[Discovery]":
@@ -160,7 +174,7 @@ def _choose(discoveries: "list[Discovery]", kind: str | None, asker: "_Asker") -
         what = f"nothing for --from {kind}" if kind else "nothing that a benchmark can be made of"
         raise BadUsage(
             f"{what} is in this folder and the environment",
-            hint="two files of results whose columns have recognized names (docs/import.md), LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY,"
+            hint="two files of results of the same items (docs/import.md), LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY,"
             " OTEL_SERVICE_NAME, a file of bash tasks or of ot-bench, or --agent-command './my-agent {input}'",
         )
     if len(usable) == 1 or usable[0].kind is SetupKind.COMMAND:

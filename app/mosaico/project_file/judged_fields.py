@@ -2,12 +2,13 @@
 
 from typing import Annotated, Any, Final
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from mosaico.benchmarks.schemas import ClusterField, InfraErrors, MinEffect, Share
 from mosaico.core.defaults import MAX_ERROR_SHARE, MIN_COVERAGE
 from mosaico.core.schemas import ShortText, WireModel
 from mosaico.metrics.types import Direction
+from mosaico.traces.files.column_mapping import InvalidMapping, require_fields
 
 OF_RUNS_ONLY: Final = (
     "inputPath", "outputPath", "expectedPath", "redact", "expectItems", "production", "judgeCalibration",
@@ -16,8 +17,17 @@ OF_RUNS_ONLY: Final = (
 """Fields that change values or verdicts of runs, and have no meaning for a file."""
 
 
+def _check_columns(columns: dict[str, str]) -> dict[str, str]:
+    try:
+        require_fields(columns)
+    except InvalidMapping as error:
+        raise ValueError(error.detail) from None
+    return columns
+
+
 FileColumns = Annotated[
     dict[ShortText, str],
+    AfterValidator(_check_columns),
     Field(
         description="Columns of files of results by field, as `--map` has them. For commands on files: the service has none."
     ),

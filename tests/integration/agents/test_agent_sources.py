@@ -84,6 +84,7 @@ def test_agent_source__a_stored_secret_stays_with_its_server(service: Service) -
         body = {"source": {**SHOWN, **change}}
         problem = service.expect_problem(422, "PATCH", "/agents/agent-001", body)
         assert problem["type"] == "/problems/secret-required"
+        assert pointers(problem) == ["/source/secretKey"]
     problem = service.expect_problem(422, "PUT", "/agents/agent-001", {"name": "Pelican"})
     assert problem["type"] == "/problems/secret-required"
     moved = {**SOURCE, "url": "https://other.example.org", "secretKey": "another"}
@@ -185,6 +186,15 @@ def test_agent_form__of_an_agent_without_a_tool_stores_none(service: Service) ->
     form = {"form": "1", "id": "a", "name": "A", "source.kind": "", "source.url": ""}
     assert service.client.post("/agents", data=form, headers=HTML).status_code == 303
     assert service.get("/agents/a")["source"] is None
+
+
+def test_agent_form__keeps_the_langfuse_fields_of_an_agent_without_a_key(service: Service) -> None:
+    service.create_agent(langfuseProjectName="birds", langfuseUrl="https://langfuse.example.org")
+    form = {"form": "1", "revision": "1", "name": "Renamed", "source.kind": "", "source.url": ""}
+    assert service.client.post("/agents/agent-001", data=form, headers=HTML).status_code == 303
+    agent = service.get("/agents/agent-001")
+    assert (agent["name"], agent["langfuseProjectName"]) == ("Renamed", "birds")
+    assert agent["langfuseUrl"] == "https://langfuse.example.org"
 
 
 def test_agent_check__keys_that_a_plugin_refuses_are_recorded(

@@ -272,4 +272,42 @@ def test_resources__are_found_by_their_names(mosaico: Shell, service: Service) -
     service.post("/alert-configs", {**low, **owners, "id": "third", "name": "other"})
     mosaico.ok("alerts", "rules", "delete", "other", "--yes")
     assert {item["id"] for item in service.get("/alert-configs")["items"]} == {rule, "third"}
-    assert mosaico("alerts", "rules", "show", "nothing of this name").exit_code == 66
+    for nothing in ("nothing of this name", "a/b", ".", ".."):
+        assert mosaico("alerts", "rules", "show", nothing).exit_code == 66
+
+    mosaico.ok("agents", "update", " Pelican ", "--archived")
+    mosaico.ok("agents", "update", "Pelican", "--no-archived")
+    service.create_agent("agent-002", name="Heron", archived=True)
+    service.create_agent("agent-003", name="Heron")
+    assert ["id", "agent-003"] in cells(mosaico.ok("agents", "show", "Heron").stdout)
+
+
+def test_resources__are_named_in_filters_and_fields(
+    mosaico: Shell, service: Service, tmp_path: Path
+) -> None:
+    service.create_agent("agent-001")
+    service.create_benchmark("bench-001", metadata={"name": "nightly"})
+    silence = mosaico.ok("alerts", "silences", "create", "--agent", "Pelican", "--hours", "1")
+    matchers = service.get(f"/silences/{silence.stdout.strip()}")["matchers"]
+    assert matchers["agentId"] == "agent-001"
+    weekly = mosaico.ok("benchmarks", "create", "--dataset", "support", "--agent", "Pelican")
+    assert service.get(f"/benchmarks/{weekly.stdout.strip()}")["evaluates"] == ["agent-001"]
+    key = mosaico.ok(*("keys", "create", "ci", "--role", "read", "--only", "nightly", "--json"))
+    assert json.loads(key.stdout)["only"] == ["bench-001"]
+    file = tmp_path / "traces.jsonl"
+    file.write_bytes(ndjson([pair(1)]))
+    names = ("--name", "support", "--run-name", "monday", "--agent", "Pelican")
+    mosaico.ok("datasets", "upload", file, *names)
+    assert [row["agentId"] for row in service.get("/local-datasets")["items"]] == ["agent-001"]
+    filters = ("--benchmark", "nightly", "--agent", "Pelican")
+    mosaico.ok("history", "list", *filters)
+    mosaico.ok("history", "export", *filters)
+    mosaico.ok("annotations", "export", "--benchmark", "nightly")
+    assert "  nightly:" in mosaico.ok("export", "--benchmark", "nightly").stdout
+
+
+def test_resource__is_not_named_by_an_empty_text(mosaico: Shell, service: Service) -> None:
+    service.create_agent()
+    for command in (("agents", "show"), ("agents", "delete"), ("runs", "show"), ("alerts", "why")):
+        for nothing in ("", " "):
+            assert mosaico(*command, nothing).exit_code == 2

@@ -162,6 +162,17 @@ def test_score__metrics_and_kpis_are_those_of_the_file(folder: Path) -> None:
     assert "mosaico.yaml: benchmark nightly sets metrics ACCURACY, ROUGE" in result.stderr
 
 
+def test_python__columns_of_the_caller_win_over_those_of_the_file(folder: Path) -> None:
+    path = write_file(folder, {}, metrics=["ACCURACY"], columns={"output": "bar"})
+    rows = [{"id": "1", "bar": "wrong", "baz": "right", "gold": "right"}]
+    gold = {"expected": "gold"}
+    of_file = mosaico.score(rows, config=path, columns=gold)
+    of_options = mosaico.score(
+        rows, config=path, read_options=mosaico.ReadOptions(mapping={**gold, "output": "baz"})
+    )
+    assert (of_file["ACCURACY"], of_options["ACCURACY"]) == (0.0, 1.0)
+
+
 def test_python__file_is_read_only_where_it_is_named(folder: Path) -> None:
     write_file(folder, {"quality": {"formula": "ACCURACY", "minEffect": 0.9}})
     assert mosaico.gate("after.jsonl", baseline="before.jsonl").exit_code == 1

@@ -64,6 +64,14 @@ def test_print_details__has_a_line_for_each_field_of_an_object_and_each_object_o
     ]
 
 
+def test_print_details__names_of_fields_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    named = {"a\tb\x1b[2J\nc": "d"}
+    print_details({"metadata": named, "items": [named]})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.count("\t") for line in lines] == [1, 1]
+    assert not any("\x1b" in line for line in lines)
+
+
 def test_print_details__prints_one_line_per_field(capsys: pytest.CaptureFixture[str]) -> None:
     print_details({"id": "a", "secretSet": True, "url": None})
     assert capsys.readouterr().out == "id\ta\nsecretSet\tyes\nurl\t\n"

@@ -350,6 +350,28 @@ def test_python__columns_of_the_caller_precede_those_of_the_file(folder: Path) -
     assert (by_file["ACCURACY"], by_caller["ACCURACY"]) == (0.0, 1.0)
 
 
+def test_columns__of_an_unknown_field_are_an_error_with_its_line(folder: Path) -> None:
+    write_unknown_columns(folder)
+    init("--map", "output=bar")
+    path = folder / "mosaico.yaml"
+    path.write_text(path.read_text().replace("{output: bar}", "{outptu: bar}"))
+    line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if "outptu" in text)
+    for words in (("score", "after.csv"), ("apply", "mosaico.yaml", "--dry-run")):
+        refused = CliRunner().invoke(cli, [*words])
+        assert refused.exit_code == 65
+        assert f"mosaico.yaml:{line}:" in refused.stderr
+
+
+def test_init__named_columns_are_those_of_files_whatever_else_is_there(folder: Path) -> None:
+    write_unknown_columns(folder)
+    other = {"OTEL_SERVICE_NAME": "bot"}
+    assert init("--map", "output=baz", **other).exit_code == 2
+    assert init("--map", "output=bar", "--from", "otel", **other).exit_code == 2
+    assert init("--map", "output=bar", "--agent-command", "cat").exit_code == 2
+    assert init("--map", "output=bar,expected=foo", **other).exit_code == 0
+    assert content(folder)["columns"] == {"output": "bar", "expected": "foo"}
+
+
 def test_init__asks_for_columns_on_a_terminal(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -169,8 +169,11 @@ class ItemList(Generic[T]):
 def full_id(path: str, text: str) -> ApiCall[str]:
     """The ID of a resource of a list: of `latest`, or of an ID that is cut; else the text.
 
-    Raises: `WrongUsage` for `latest` of an empty list, and a beginning of several IDs.
+    Raises: `WrongUsage` for an empty text, `latest` of an empty list, and a beginning of several IDs.
     """
+    # Its path would be that of the list.
+    if not text.strip():
+        raise WrongUsage("an ID or a name is empty", hint="write one, or leave it out")
     if text == LATEST and path in GENERATED_ID_LISTS:
         newest = (yield from fetch_page(path, {}, 1))["items"]
         if not newest:

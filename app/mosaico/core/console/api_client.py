@@ -1,7 +1,7 @@
 """Client of the service's REST API for the command line and `mosaico.Client`."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -37,7 +37,7 @@ from mosaico.core.console.api_responses import (
 )
 from mosaico.core.console.event_stream import ServerSentEvent, read_events
 from mosaico.core.console.service_address import find_pages_url, find_service
-from mosaico.core.console.short_ids import may_be_name
+from mosaico.core.console.short_ids import ARCHIVABLE_LISTS, may_be_name
 from mosaico.core.console.terminal import WrongUsage
 from mosaico.core.errors import AppError, NotFound
 from mosaico.core.http.client import own_service_client
@@ -164,18 +164,22 @@ class ApiClient:
 
         Raises: `WrongUsage` also for a name of several resources.
         """
+        text = text.strip()
         if not may_be_name(text, path):
             return self.full_id(path, text)
-        try:
+        with suppress(NotFound):
             return str(self.get(f"{path}{path_of(text)}")["id"])
-        except NotFound:
-            resources = self.page(path, limit=SEARCHED_IDS)["items"]
-        ids = [str(resource["id"]) for resource in resources if _name_of(resource) == text]
-        if len(ids) > 1:
-            raise WrongUsage(
-                f"{len(ids)} have the name {text}", hint=f"use an ID: {', '.join(ids)}"
-            )
-        return ids[0] if ids else text
+        # What is in use comes before what is archived.
+        for archived in (None, True) if path in ARCHIVABLE_LISTS else (None,):
+            resources = self.page(path, limit=SEARCHED_IDS, archived=archived)["items"]
+            ids = [str(resource["id"]) for resource in resources if _name_of(resource) == text]
+            if len(ids) > 1:
+                raise WrongUsage(
+                    f"{len(ids)} have the name {text}", hint=f"use an ID: {', '.join(ids)}"
+                )
+            if ids:
+                return ids[0]
+        return text
 
     def upload(
         self,

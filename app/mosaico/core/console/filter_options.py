@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mosaico.core.console.service import complete_ids
-from mosaico.core.console.short_ids import GENERATED_ID_LISTS
+from mosaico.core.console.short_ids import GENERATED_ID_LISTS, NAMED_LISTS
 from mosaico.core.console.table import JSON
 from mosaico.core.console.terminal import print_status, print_warning
 from mosaico.core.errors import NotFound, without_request
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from mosaico.core.console.api_calls import QueryValue
     from mosaico.core.console.api_client import ApiClient
 
-# The lists of the resources whose IDs are values of query parameters.
+# The lists of the resources whose IDs are values of query parameters and of fields.
 RESOURCE_LISTS: Mapping[str, str] = {
     "actorId": "/keys",
     "agentId": "/agents",
     "alertConfigId": "/alert-configs",
     "benchmarkId": "/benchmarks",
+    "evaluates": "/agents",
+    "only": "/benchmarks",
     "runId": "/benchmark-runs",
     "scheduleId": "/schedule-configs",
     "silenceId": "/silences",
@@ -35,7 +37,7 @@ REPEAT = "Repeatable."
 
 def id_option(noun: str, path: str) -> Any:
     """The option that filters a list by IDs of another resource, in `Annotated[list[str] | None, …]`."""
-    help_text = f"Filter by {noun} ID. {REPEAT}"
+    help_text = f"Filter by {noun} ID{' or name' if path in NAMED_LISTS else ''}. {REPEAT}"
     return typer.Option(f"--{noun}", help=help_text, autocompletion=complete_ids(path))
 
 
@@ -62,17 +64,19 @@ def flag_filter(option: str, help_text: str) -> Any:
 
 
 def find_named(api: "ApiClient", fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a request with the IDs of the resources that they name."""
+    """Fields of a request with the IDs of the resources that they name, those of `matchers`, too."""
 
-    def find(path: str, value: Any) -> Any:
+    def find(name: str, value: Any) -> Any:
+        if name == "matchers" and isinstance(value, dict):
+            return find_named(api, value)
+        path = RESOURCE_LISTS.get(name)
+        if path is None:
+            return value
         if isinstance(value, list):
             return [api.find_id(path, text) for text in value]
         return api.find_id(path, value) if isinstance(value, str) else value
 
-    return {
-        name: find(RESOURCE_LISTS[name], value) if name in RESOURCE_LISTS else value
-        for name, value in fields.items()
-    }
+    return {name: find(name, value) for name, value in fields.items()}
 
 
 def check_filters(

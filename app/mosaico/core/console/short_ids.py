@@ -8,6 +8,7 @@ LATEST = "latest"
 GENERATED_ID_LISTS = frozenset({"/alerts", "/benchmark-runs", "/incidents", "/notifications"})
 # Of these a person chooses the names, by which a command finds the ID.
 NAMED_LISTS = frozenset({"/agents", "/alert-configs", "/benchmarks", "/schedule-configs"})
+ARCHIVABLE_LISTS = frozenset({"/agents", "/benchmarks"})
 SHORT_LENGTH = 13
 FULL_LENGTH = 36
 _FULL_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

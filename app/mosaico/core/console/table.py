@@ -110,7 +110,7 @@ def _lines_of(name: str, value: object) -> Iterator[list[str]]:
     """The names and cells of a field."""
     if isinstance(value, dict) and value:
         for key, item in value.items():
-            yield from _lines_of(f"{name}.{key}", item)
+            yield from _lines_of(f"{name}.{format_cell(key)}", item)
     elif isinstance(value, list | tuple) and any(isinstance(item, dict) for item in value):
         for number, item in enumerate(value, 1):
             yield [f"{name}.{number}", _describe_object(item)]
@@ -122,7 +122,8 @@ def _describe_object(item: object) -> str:
     """An object of a list in one line, without its empty fields."""
     if not isinstance(item, dict):
         return format_cell(item)
-    return ", ".join(f"{key} {cell}" for key, value in item.items() if (cell := format_cell(value)))
+    cells = {format_cell(key): format_cell(value) for key, value in item.items()}
+    return ", ".join(f"{key} {cell}" for key, cell in cells.items() if cell)
 
 
 def print_link(address: str, output: OutputFormat = OutputFormat.TABLE) -> None:

@@ -8,7 +8,12 @@ from urllib.parse import quote, urlencode
 
 def path_of(*segments: str) -> str:
     """A path of escaped segments: `path_of("runs", "a/b")` is `/runs/a%2Fb`."""
-    return "/" + "/".join(quote(segment, safe="") for segment in segments)
+    return "/" + "/".join(map(_quote_segment, segments))
+
+
+def _quote_segment(text: str) -> str:
+    # A client would take `..` for the path above.
+    return "%2E" * len(text) if text in (".", "..") else quote(text, safe="")
 
 
 # The page of one of each, by its ID.

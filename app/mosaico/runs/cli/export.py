@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import typer
 
-from mosaico.core.console.filter_options import REPEAT, check_filters, id_option
+from mosaico.core.console.filter_options import REPEAT, check_filters, find_named, id_option
 from mosaico.core.console.resource import page_query
 from mosaico.core.console.resource_arguments import Fields, Limit, id_argument
 from mosaico.core.console.row_export import STDOUT, ExportAs, ExportFile, export_rows
@@ -133,7 +133,7 @@ def list_history(
 ) -> None:
     """List the values of KPIs, newest first unless sorted."""
     with open_api() as api:
-        filters = selected.parameters()
+        filters = find_named(api, selected.parameters())
         page = api.page(HISTORY, limit=limit, **filters)
         check_filters(api, page["items"], filters, NOUN)
         address = f"{api.pages_url}{_history_page(page['items'], filters)}"
@@ -150,7 +150,7 @@ def export_history(
 ) -> None:
     """Write the values of KPIs as rows, newest first unless sorted."""
     with open_api() as api:
-        filters = selected.parameters()
+        filters = find_named(api, selected.parameters())
         # Before a file is written: the newest row shows whether the filters match anything.
         newest = api.page(HISTORY, limit=1, **filters)["items"]
         check_filters(api, newest, filters, NOUN)

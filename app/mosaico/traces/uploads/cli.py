@@ -10,7 +10,7 @@ import typer
 
 from mosaico.core.console.api_client import ApiClient
 from mosaico.core.console.files import iter_chunks, open_input
-from mosaico.core.console.filter_options import text_filter
+from mosaico.core.console.filter_options import find_named, text_filter
 from mosaico.core.console.resource import Resource
 from mosaico.core.console.service import open_api
 from mosaico.core.console.table import (
@@ -58,7 +58,7 @@ UploadedBy = Annotated[
     str | None,
     typer.Option(
         "--agent",
-        help="ID of the agent that produced the traces: its runs read its newest upload.",
+        help="ID or name of the agent that produced the traces: its runs read its newest upload.",
     ),
 ]
 
@@ -89,7 +89,7 @@ def upload(
     parameters = _parameters(name, run_name, agent_id, replace=replace)
     with reader.upload_lines(file) as lines, open_api() as api:
         parameters["reader"] = reader.reader.text if reader.reader else None
-        dataset = api.upload(PATH, lines, parameters)
+        dataset = api.upload(PATH, lines, find_named(api, parameters))
         pages_url = api.pages_url
         next_step = _next_step(api, dataset["name"])
     _print_stored(dataset, next_step, pages_url, output)
@@ -129,7 +129,10 @@ def import_results(
     parameters = _parameters(name, run_name, agent_id, replace=replace)
     with open_input(file) as result, open_api() as api:
         dataset = api.upload(
-            f"{PATH}/import", iter_chunks(result), parameters, content_type="application/json"
+            f"{PATH}/import",
+            iter_chunks(result),
+            find_named(api, parameters),
+            content_type="application/json",
         )
         pages_url = api.pages_url
         next_step = _next_step(api, dataset["name"])
@@ -140,7 +143,7 @@ datasets.add_list(
     COLUMNS,
     filters={
         "name": text_filter("--name", "Filter by dataset name."),
-        "agentId": text_filter("--agent", "Filter by agent ID.", ids_of="/agents"),
+        "agentId": text_filter("--agent", "Filter by agent ID or name.", ids_of="/agents"),
     },
     help_text="List uploads, newest first.",
 )
