@@ -64,11 +64,18 @@ def flag_filter(option: str, help_text: str) -> Any:
 
 
 def find_named(api: "ApiClient", fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a request with the IDs of the resources that they name, those of `matchers`, too."""
+    """Fields of a request with the IDs of the resources that they name, those of `matchers`, too.
+
+    Raises: `NotFound` for a matcher without its resource: the service takes it, and it would match nothing.
+    """
 
     def find(name: str, value: Any) -> Any:
         if name == "matchers" and isinstance(value, dict):
-            return find_named(api, value)
+            matchers = find_named(api, value)
+            for matcher, list_path in RESOURCE_LISTS.items():
+                if resource_id := matchers.get(matcher):
+                    api.get(f"{list_path}{path_of(resource_id)}")
+            return matchers
         path = RESOURCE_LISTS.get(name)
         if path is None:
             return value
