@@ -65,11 +65,14 @@ def purge(
 
 
 def _purge(older_than: int, benchmark: str | None, *, yes: bool, dry_run: bool) -> None:
+    from mosaico.benchmarks.queries import get_benchmark
     from mosaico.core.batch_delete import trusted_now
     from mosaico.runs.retention import count_runs_before
 
     with _opened_resources() as res:
         with res.db.read() as session:
+            if benchmark is not None:
+                get_benchmark(session, benchmark)
             cutoff = trusted_now(session, utc_now()) - timedelta(days=older_than)
         old = count_runs_before(res.db, cutoff, benchmark_id=benchmark)
         summary = f"{old.runs} runs with {old.traces} traces ended before {format_utc(cutoff)}"
