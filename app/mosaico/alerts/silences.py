@@ -7,10 +7,12 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from mosaico.agents.models import Agent
 from mosaico.alerts import silence_queries
-from mosaico.alerts.models import AlertSilence
+from mosaico.alerts.models import AlertRule, AlertSilence
 from mosaico.alerts.schemas import SilenceCreate, SilencePatch
 from mosaico.alerts.silence_matchers import SilenceMatchers
+from mosaico.benchmarks.models import Benchmark
 from mosaico.core.errors import Conflict, ErrorItem, Invalid
 from mosaico.core.ids import new_id
 from mosaico.core.row_counts import count_selected
@@ -39,8 +41,8 @@ def start_silence(
 
 
 def create_silence(session: Session, body: SilenceCreate, by: str, now: datetime) -> AlertSilence:
-    """Raises: `Invalid` for a silence that matches everything or has already ended, `Conflict` when
-    its ID is taken, `TooManySilences`.
+    """Raises: `Invalid` for a silence that matches everything, has already ended, or names what does not exist,
+    `Conflict` when its ID is taken, `TooManySilences`.
     """
     silence = AlertSilence(
         id=body.id or new_id(),
@@ -52,6 +54,7 @@ def create_silence(session: Session, body: SilenceCreate, by: str, now: datetime
         created_at=now,
     )
     _check_silence(silence, now)
+    _require_matched(session, silence.matchers)
     _require_room(session, now)
     session.add(silence)
     try:
@@ -94,6 +97,22 @@ def _require_room(session: Session, now: datetime) -> None:
     current = select(AlertSilence.id).where(AlertSilence.ends_at > now).limit(MAX_SILENCES)
     if count_selected(session, current) == MAX_SILENCES:
         raise TooManySilences
+
+
+def _require_matched(session: Session, matchers: SilenceMatchers) -> None:
+    """Raise `Invalid` for an ID that nothing has: the silence would hold back no alert."""
+    named = (
+        ("alertConfigId", "alert rule", AlertRule, matchers.alert_config_id),
+        ("benchmarkId", "benchmark", Benchmark, matchers.benchmark_id),
+        ("agentId", "agent", Agent, matchers.agent_id),
+    )
+    errors = [
+        ErrorItem(pointer=f"/matchers/{field}", detail=f"no {noun} has the ID {object_id!r}")
+        for field, noun, model, object_id in named
+        if object_id is not None and session.get(model, object_id) is None
+    ]
+    if errors:
+        raise Invalid("the silence would hold back no alert; see `errors`", errors=errors)
 
 
 def _check_silence(silence: AlertSilence, now: datetime | None) -> None:

@@ -15,6 +15,17 @@ from tests.support.service import JSON, Service, pointers
 from tests.support.stored import DatabaseReader
 
 
+def test_create_silence__of_what_does_not_exist_is_refused(benchmark_service: Service) -> None:
+    """It would hold back nothing."""
+    later = "2099-01-01T00:00:00Z"
+    matchers = {"alertConfigId": "none", "benchmarkId": "bench-001", "agentId": "bot"}
+    refused = benchmark_service.expect_problem(
+        422, "POST", "/silences", {"matchers": matchers, "endsAt": later}
+    )
+    assert pointers(refused) == ["/matchers/alertConfigId", "/matchers/agentId"]
+    assert benchmark_service.get("/silences")["items"] == []
+
+
 def test_create_silence__needs_a_matcher_and_an_end(benchmark_service: Service) -> None:
     later = "2099-01-01T00:00:00Z"
     assert pointers(
