@@ -291,7 +291,7 @@ def test_resources__are_named_in_filters_and_fields(
     matchers = service.get(f"/silences/{silence.stdout.strip()}")["matchers"]
     assert matchers["agentId"] == "agent-001"
     mistyped = mosaico("alerts", "silences", "create", "--agent", "Pelikan", "--hours", "1")
-    assert mistyped.exit_code == 66
+    assert mistyped.exit_code == 65
     assert len(service.get("/silences")["items"]) == 1
     weekly = mosaico.ok("benchmarks", "create", "--dataset", "support", "--agent", "Pelican")
     assert service.get(f"/benchmarks/{weekly.stdout.strip()}")["evaluates"] == ["agent-001"]

@@ -64,18 +64,11 @@ def flag_filter(option: str, help_text: str) -> Any:
 
 
 def find_named(api: "ApiClient", fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a request with the IDs of the resources that they name, those of `matchers`, too.
-
-    Raises: `NotFound` for a matcher without its resource: the service takes it, and it would match nothing.
-    """
+    """Fields of a request with the IDs of the resources that they name, those of `matchers`, too."""
 
     def find(name: str, value: Any) -> Any:
         if name == "matchers" and isinstance(value, dict):
-            matchers = find_named(api, value)
-            for matcher, list_path in RESOURCE_LISTS.items():
-                if resource_id := matchers.get(matcher):
-                    api.get(f"{list_path}{path_of(resource_id)}")
-            return matchers
+            return find_named(api, value)
         path = RESOURCE_LISTS.get(name)
         if path is None:
             return value
