@@ -1,7 +1,5 @@
 """The failure of one metric or KPI never touches another: it is kept and logged, the rest is computed."""
 
-import logging
-import traceback
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -9,8 +7,6 @@ from mosaico.core.text import replace_unstorable, shorten
 from mosaico.kpis.verdict_types import SubjectKey, ValueFailure
 
 T = TypeVar("T")
-
-log = logging.getLogger(__name__)
 
 _ERROR_CHARS = 300
 
@@ -31,6 +27,9 @@ class ValueFailures:
         except Exception as error:  # noqa: BLE001
             message = replace_unstorable(f"{type(error).__name__}: {error}")
             message = shorten(message, _ERROR_CHARS)
+            # Only here: failures are rare.
+            import traceback
+
             self.by_key.setdefault(key, ValueFailure(message, traceback.format_exc()))
             return None
 
@@ -43,6 +42,9 @@ def describe_failure(name: str, failure: ValueFailure) -> str:
 def log_failures(run_id: str, failures: Mapping[SubjectKey, ValueFailure]) -> None:
     """Log the metrics and KPIs of a run that could not be computed."""
     for (column, kpi_id), failure in failures.items():
-        log.error(
+        # Only here: failures are rare.
+        import logging
+
+        logging.getLogger(__name__).error(
             "the comparison of %s in run %s failed: %s", column or kpi_id, run_id, failure.details
         )

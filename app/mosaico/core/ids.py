@@ -17,3 +17,12 @@ def new_id() -> str:
 def is_identifier(text: str) -> bool:
     """Return whether a text may be used as an identifier."""
     return _IDENTIFIER.fullmatch(text) is not None
+
+
+def is_path_segment(name: str) -> bool:
+    """Return whether a name can be a segment of a path.
+
+    `.` and `..` cannot, not even percent-encoded: URL parsers resolve them (WHATWG URL, dot
+    segments).
+    """
+    return name not in (".", "..")

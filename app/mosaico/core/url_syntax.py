@@ -46,15 +46,6 @@ def find_url_flaw(url: str) -> str | None:
     return None
 
 
-def is_path_segment(name: str) -> bool:
-    """Return whether a name can be a segment of a path.
-
-    `.` and `..` cannot, not even percent-encoded: URL parsers resolve them (WHATWG URL, dot
-    segments).
-    """
-    return name not in (".", "..")
-
-
 def _is_host(host: str, authority: str) -> bool:
     try:
         if "[" in authority:

@@ -8,8 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import platformdirs
-
 from mosaico.core.console.files import UnwritableOutput
 from mosaico.core.errors import Invalid
 from mosaico.core.llm_server import LlmServer, load_llm_server
@@ -208,6 +206,9 @@ class OfflineModels:
 
 def default_cache() -> Path:
     """The folder of the LLM cache of this user."""
+    # Only here: few commands call a model.
+    import platformdirs
+
     return platformdirs.user_cache_path("mosaico") / "llm"
 
 

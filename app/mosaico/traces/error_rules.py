@@ -33,7 +33,7 @@ class ErrorPhrase(NamedTuple):
     """A text that only one kind of fault writes, with the name of this kind."""
 
     kind: str
-    pattern: re.Pattern[str]
+    pattern: str
 
 
 def classify_error(message: str, infra_errors: Sequence[str] = ()) -> ClassedError:
@@ -149,7 +149,7 @@ def _by_status(message: str) -> ClassedError | None:
 
 
 def _phrase(kind: str, *patterns: str) -> ErrorPhrase:
-    return ErrorPhrase(kind, re.compile("|".join(patterns), re.IGNORECASE))
+    return ErrorPhrase(kind, "|".join(patterns))
 
 
 _PHRASES: Final = (
@@ -221,7 +221,8 @@ _TIMEOUT: Final = re.compile(r"time.?out|timed out", re.IGNORECASE)
 
 def _by_phrase(message: str) -> ClassedError | None:
     for kind, pattern in _PHRASES:
-        if found := pattern.search(message):
+        # Compiled at the first error: most files have none.
+        if found := re.search(pattern, message, re.IGNORECASE):
             rule = f"phrase of the {kind}: {found[0].strip()}"
             return ClassedError(TraceOutcome.INFRA_ERROR, rule)
     if _TIMEOUT.search(message):

@@ -8,8 +8,8 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any
 
+from mosaico.core.ids import is_path_segment
 from mosaico.core.text import replace_unstorable, replace_unstorable_in_json
-from mosaico.core.url_syntax import is_path_segment
 from mosaico.traces.types import (
     MAX_ID_CHARS,
     MAX_TAG_VALUE_CHARS,

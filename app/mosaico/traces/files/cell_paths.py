@@ -4,9 +4,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import jmespath
-from jmespath.exceptions import JMESPathError
-
 from mosaico.traces.files.cell_values import parse_structure
 
 MAX_LISTED: Final = 12
@@ -52,6 +49,10 @@ def _search(row: Mapping[str, Any], path: str) -> Any:
             return None
         if isinstance(cell, Mapping) and tail in cell:
             return cell[tail]
+        # Only here: most tables name no path.
+        import jmespath
+        from jmespath.exceptions import JMESPathError
+
         try:
             return jmespath.search(tail, cell)
         except (JMESPathError, ArithmeticError):

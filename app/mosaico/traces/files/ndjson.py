@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from mosaico.core.errors import AppError
+from mosaico.core.ids import is_path_segment
 from mosaico.core.strict_json import MAX_INTEGER, float_of, is_number, parse_json
 from mosaico.core.text import unstorable_reason
-from mosaico.core.url_syntax import is_path_segment
 from mosaico.harness.transcript import Transcript, document_of, parse_transcript
 from mosaico.traces.files.ignored_fields import IgnoredFields, describe_ignored
 from mosaico.traces.model_responses import ValueForm

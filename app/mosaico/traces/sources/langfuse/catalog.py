@@ -9,8 +9,8 @@ from typing import Final
 
 from mosaico.core.clock import utc_now
 from mosaico.core.http.throttle import CancelToken
+from mosaico.core.ids import is_path_segment
 from mosaico.core.resources import Resources
-from mosaico.core.url_syntax import is_path_segment
 from mosaico.traces.execution.items import item_of_document
 from mosaico.traces.registry import SourceCheck, SourceRun, TraceQuery
 from mosaico.traces.sources.langfuse.client import (

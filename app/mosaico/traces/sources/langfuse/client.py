@@ -24,8 +24,8 @@ from mosaico.core.http.client import outbound_client
 from mosaico.core.http.threads import run_in_order
 from mosaico.core.http.throttle import Pause, Throttle, get_throttle
 from mosaico.core.http.transport import OversizedResponse
+from mosaico.core.ids import is_path_segment
 from mosaico.core.resources import Resources
-from mosaico.core.url_syntax import is_path_segment
 from mosaico.traces.circuit_breaker import CircuitBreaker
 from mosaico.traces.sources.langfuse.failures import (
     BadResponse,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from mosaico.core.http.threads import run_in_order
 from mosaico.core.http.throttle import MAX_IN_FLIGHT
-from mosaico.core.url_syntax import is_path_segment
+from mosaico.core.ids import is_path_segment
 from mosaico.traces.sources.langfuse.client import (
     LangfuseClient,
     NumberedPage,

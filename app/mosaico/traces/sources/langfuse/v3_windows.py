@@ -11,8 +11,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
+from mosaico.core.ids import is_path_segment
 from mosaico.core.strict_json import text_of_json
-from mosaico.core.url_syntax import is_path_segment
 from mosaico.traces.production import ProductionTraces, ScoreFilter, TraceFilters, item_id_of
 from mosaico.traces.sources.langfuse.client import (
     LangfuseClient,
