@@ -6,6 +6,7 @@ from pathlib import Path
 from tests.integration.cli.conftest import Shell
 from tests.support.langfuse import run_fake_langfuse
 from tests.support.service import JSON, Service, ndjson, pair
+from tests.support.stored import DatabaseReader
 
 
 def cells(text: str) -> list[list[str]]:
@@ -280,6 +281,15 @@ def test_resources__are_found_by_their_names(mosaico: Shell, service: Service) -
     service.create_agent("agent-002", name="Heron", archived=True)
     service.create_agent("agent-003", name="Heron")
     assert ["id", "agent-003"] in cells(mosaico.ok("agents", "show", "Heron").stdout)
+
+
+def test_resource__is_found_by_its_name_among_any_number(mosaico: Shell, service: Service) -> None:
+    service.create_agent("oldest")
+    DatabaseReader(service.resources.db.url).execute(
+        "INSERT INTO agents (id, name, archived, revision)"
+        " SELECT 'agent-' || n, 'Heron ' || n, false, 1 FROM generate_series(1, 1100) AS n"
+    )
+    assert ["id", "oldest"] in cells(mosaico.ok("agents", "show", "Pelican").stdout)
 
 
 def test_resources__are_named_in_filters_and_fields(

@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from mosaico.core.console.api_calls import (
     MAX_PAGE_SIZE,
-    SEARCHED_IDS,
     ApiCall,
     ApiRequest,
     ItemList,
@@ -171,7 +170,7 @@ class ApiClient:
             return str(self.get(f"{path}{path_of(text)}")["id"])
         # What is in use comes before what is archived.
         for archived in (None, True) if path in ARCHIVABLE_LISTS else (None,):
-            resources = self.page(path, limit=SEARCHED_IDS, archived=archived)["items"]
+            resources = self.items(path, archived=archived)
             ids = [str(resource["id"]) for resource in resources if _name_of(resource) == text]
             if len(ids) > 1:
                 raise WrongUsage(
