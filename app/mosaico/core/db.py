@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property
 from typing import Any, ClassVar, Self, TypeAlias, cast
 
 import psycopg
@@ -83,7 +84,11 @@ class ModelJson(TypeDecorator[Any]):
         super().__init__(none_as_null=True)
         self.model = model
         self.complete = complete
-        self._adapter: TypeAdapter[Any] = TypeAdapter(model)
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        # At its first use: a process reads few of the tables that it imports.
+        return TypeAdapter(self.model)
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
         del dialect

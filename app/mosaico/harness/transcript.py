@@ -6,6 +6,7 @@ and versioned document for every source that can show what its agent did.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
@@ -121,7 +122,10 @@ class Transcript:
     version: Literal[1] = 1
 
 
-_ADAPTER: Final = TypeAdapter(Transcript)
+@cache
+def _adapter() -> TypeAdapter[Transcript]:
+    # At its first use: most files of results have no transcripts.
+    return TypeAdapter(Transcript)
 
 
 def build_transcript(
@@ -182,7 +186,7 @@ def map_texts(transcript: Transcript, change: Callable[[str], str]) -> Transcrip
 
 def parse_transcript(document: Any) -> Transcript:
     """The transcript of a stored document. Raises: pydantic.ValidationError."""
-    return _ADAPTER.validate_python(document)
+    return _adapter().validate_python(document)
 
 
 def limit_size(transcript: Transcript) -> Transcript:
@@ -259,5 +263,5 @@ def _call_in(use: ToolUseBlock, answer: ToolResultBlock | None) -> TranscriptToo
 
 
 def _dump(transcript: Transcript) -> dict[str, Any]:
-    document: dict[str, Any] = _ADAPTER.dump_python(transcript, by_alias=True, exclude_none=True)
+    document: dict[str, Any] = _adapter().dump_python(transcript, by_alias=True, exclude_none=True)
     return document
