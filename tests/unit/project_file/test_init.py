@@ -372,6 +372,16 @@ def test_init__named_columns_are_those_of_files_whatever_else_is_there(folder: P
     assert content(folder)["columns"] == {"output": "bar", "expected": "foo"}
 
 
+def test_init__names_results_that_it_leaves_out_for_something_else(folder: Path) -> None:
+    write_unknown_columns(folder)
+    result = init(OTEL_SERVICE_NAME="bot")
+    assert result.exit_code == 0
+    assert "not used: after.csv" in result.stderr
+    assert "mosaico init --map" in result.stderr
+    assert "not used" not in init("--force", "--from", "otel", OTEL_SERVICE_NAME="bot").stderr
+    assert "not used" not in init("--force", "--agent-command", "cat").stderr
+
+
 def test_init__asks_for_columns_on_a_terminal(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
