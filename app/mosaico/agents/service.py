@@ -22,7 +22,7 @@ from mosaico.agents.source_fields import (
 from mosaico.core.dependents import (
     NO_CONSENT,
     Consent,
-    Owner,
+    DeletedResource,
     delete_owner,
 )
 from mosaico.core.encryption import Secret, SecretBox
@@ -124,7 +124,9 @@ def delete_agent(
     Raises: `AgentInUse` if runs, benchmarks or uploads refer to the agent, `DependentsExist`.
     """
     agent = queries.get_agent(session, agent_id, for_update=True)
-    delete_owner(session, Owner("agent", agent_id), agent, consent, now, in_use=AgentInUse)
+    delete_owner(
+        session, DeletedResource("agent", agent_id), agent, consent, now, in_use=AgentInUse
+    )
 
 
 def reveal_secret(agent: Agent, box: SecretBox) -> Secret | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from statistics import median
 
-from mosaico.alerts.evaluation.judging import Evaluation
+from mosaico.alerts.evaluation.judging import RuleEvaluation
 from mosaico.alerts.rules import AlertEventState, AlertOutcome, Assessment, Condition, RuleSpec
 
 MONTH = timedelta(days=30)
@@ -18,7 +18,7 @@ PAGES = (AlertEventState.FIRING, AlertEventState.WORSE, AlertEventState.LATE)
 class Replay:
     """The runs of one agent, in the order in which they were judged, with what a rule would have made of them."""
 
-    runs: Sequence[Evaluation]
+    runs: Sequence[RuleEvaluation]
 
     @property
     def assessments(self) -> list[Assessment]:

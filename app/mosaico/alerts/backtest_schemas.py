@@ -9,7 +9,7 @@ from mosaico.alerts.rules import (
     AlertEventState,
     AlertOutcome,
     AlertStatus,
-    Judgement,
+    RuleOutcome,
 )
 from mosaico.alerts.schemas import AlertConfigBody
 from mosaico.core.defaults import BACKTEST_DAYS
@@ -72,7 +72,7 @@ class ReplayedRunView(WireModel):
     run_id: str
     completed_at: datetime
     result: Annotated[
-        Judgement | None,
+        RuleOutcome | None,
         Field(description="What the rule made of the run; null if it is not valid."),
     ]
     outcome: AlertOutcome | None

@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from mosaico.alerts.rules import Judgement
+from mosaico.alerts.rules import RuleOutcome
 
 
 class PageOutcome(StrEnum):
-    """What became of a page that no `Judgement` says; all but PAGED say why there was none.
+    """What became of a page that no `RuleOutcome` says; all but PAGED say why there was none.
 
     ONGOING: a breach of an incident that was told before. SILENCED: a silence held it back. NO_RECIPIENTS: the rule
     named none, so that it is in the inbox only. TOLD_BEFORE: another rule had told its recipients of the same
@@ -27,18 +27,18 @@ class PageOutcome(StrEnum):
     NOT_JUDGED = "NOT_JUDGED"
 
 
-PageReason: TypeAlias = PageOutcome | Judgement
+PageReason: TypeAlias = PageOutcome | RuleOutcome
 
 # FIRED is no reason: a rule that fired is PAGED, ONGOING, SILENCED, …
 ADVICE: Final[Mapping[PageReason, str]] = {
     PageOutcome.PAGED: "Its recipients were sent a message; below is what became of it.",
     PageOutcome.ONGOING: "The incident was told when it began, and is told again only when it gets worse or ends.",
-    Judgement.PENDING: "It waits for more bad runs (forRuns) or for the end of cooldownMinutes.",
-    Judgement.NO_BREACH: "The condition does not hold. `mosaico alerts rules backtest` shows what would fire.",
-    Judgement.SAME_DATA: "The run repeats the data of an earlier one, which was judged.",
-    Judgement.LATE: "A later night was judged before, or the run was scored again.",
-    Judgement.NO_HISTORY: "Too few comparable runs to decide; the next ones will.",
-    Judgement.NO_VALUE: "The run has no value to judge; noData of the rule says what follows.",
+    RuleOutcome.PENDING: "It waits for more bad runs (forRuns) or for the end of cooldownMinutes.",
+    RuleOutcome.NO_BREACH: "The condition does not hold. `mosaico alerts rules backtest` shows what would fire.",
+    RuleOutcome.SAME_DATA: "The run repeats the data of an earlier one, which was judged.",
+    RuleOutcome.LATE: "A later night was judged before, or the run was scored again.",
+    RuleOutcome.NO_HISTORY: "Too few comparable runs to decide; the next ones will.",
+    RuleOutcome.NO_VALUE: "The run has no value to judge; noData of the rule says what follows.",
     PageOutcome.SILENCED: "A silence held the message back: `mosaico alerts silences list`.",
     PageOutcome.NO_RECIPIENTS: "The rule named no recipients, so the alert is in the inbox only.",
     PageOutcome.TOLD_BEFORE: "Another rule had told its recipients of the same collapse.",
@@ -59,10 +59,10 @@ class SentAlert(NamedTuple):
     messages: Sequence[str | None]
 
 
-def reason_of(judgement: Judgement, alerts: Collection[SentAlert]) -> PageReason:
+def reason_of(judgement: RuleOutcome, alerts: Collection[SentAlert]) -> PageReason:
     """What became of a page, given what the rule made of the run and the alerts that followed."""
     if not alerts:
-        return PageOutcome.ONGOING if judgement is Judgement.FIRED else judgement
+        return PageOutcome.ONGOING if judgement is RuleOutcome.FIRED else judgement
     if all(alert.is_silenced for alert in alerts):
         return PageOutcome.SILENCED
     messages = [message for alert in alerts for message in alert.messages]

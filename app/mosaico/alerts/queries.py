@@ -13,7 +13,7 @@ from mosaico.alerts.rules import AlertStatus, Condition
 from mosaico.benchmarks.kpi_watchers import KPI_WATCHERS, KpiWatcher
 from mosaico.benchmarks.queries import OwnerFilter
 from mosaico.core.batches import batched
-from mosaico.core.dependents import DEPENDENTS, Dependent, DependentKind, Owner
+from mosaico.core.dependents import DEPENDENTS, DeletedResource, Dependent, DependentKind
 from mosaico.core.errors import NotFound
 from mosaico.core.keyset import PageQuery, PageRows, select_page
 from mosaico.core.list_filters import filter_enabled
@@ -154,7 +154,7 @@ def find_kpi_watchers(
 KPI_WATCHERS.append(find_kpi_watchers)
 
 
-def find_rules_of_endpoint(session: Session, endpoint: Owner) -> list[Dependent]:
+def find_rules_of_endpoint(session: Session, endpoint: DeletedResource) -> list[Dependent]:
     """The first `MAX_USERS` alert rules, enabled or not, that notify an endpoint, by name."""
     parameters = {"endpoint": json.dumps([endpoint.id]), "limit": MAX_USERS}
     rules = session.execute(_ENDPOINT_RULES, parameters)

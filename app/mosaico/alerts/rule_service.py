@@ -19,7 +19,7 @@ from mosaico.alerts.service import reset_states
 from mosaico.benchmarks.models import Benchmark
 from mosaico.benchmarks.queries import get_benchmark, get_kpis, lock_against_edits
 from mosaico.benchmarks.service import evaluated_agent_errors
-from mosaico.core.dependents import DEPENDENTS, MAX_FOUND, Dependent, DependentKind, Owner
+from mosaico.core.dependents import DEPENDENTS, MAX_FOUND, DeletedResource, Dependent, DependentKind
 from mosaico.core.encryption import SecretBox
 from mosaico.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from mosaico.core.ids import new_id
@@ -138,18 +138,18 @@ def delete_rule(session: Session, rule_id: str, now: datetime) -> None:
     session.flush()
 
 
-def _find_rules_of(session: Session, owner: Owner) -> list[Dependent]:
+def _find_rules_of(session: Session, owner: DeletedResource) -> list[Dependent]:
     statement = select(AlertRule.id, AlertRule.name).where(*_rules_of(owner))
     rows = session.execute(statement.order_by(AlertRule.name, AlertRule.id).limit(MAX_FOUND))
     return [Dependent("alert rule", row.id, row.name) for row in rows]
 
 
-def _delete_rules_of(session: Session, owner: Owner, now: datetime) -> None:
+def _delete_rules_of(session: Session, owner: DeletedResource, now: datetime) -> None:
     for rule_id in session.scalars(select(AlertRule.id).where(*_rules_of(owner))).all():
         delete_rule(session, rule_id, now)
 
 
-def _rules_of(owner: Owner) -> list[ColumnElement[bool]]:
+def _rules_of(owner: DeletedResource) -> list[ColumnElement[bool]]:
     if owner.kind == "agent":
         return [AlertRule.agent_id == owner.id]
     if owner.kind == "benchmark":

@@ -17,8 +17,8 @@ from mosaico.alerts.backtest_schemas import (
     RuleTestAssessment,
     RuleTestView,
 )
-from mosaico.alerts.evaluation.judging import Evaluation, Judge, explain_run
-from mosaico.alerts.evaluation.rule_history import RuleHistory, RunReader
+from mosaico.alerts.evaluation.judging import Judge, RuleEvaluation, explain_run
+from mosaico.alerts.evaluation.rule_history import RuleHistory, RunHistoryReader
 from mosaico.alerts.evaluation.run_evaluation import read_false_pages
 from mosaico.alerts.messages import render_rule_test
 from mosaico.alerts.models import AlertRule
@@ -45,7 +45,7 @@ class RuleReplay(NamedTuple):
     def spec(self) -> RuleSpec:
         return rule_spec(self.history.rule)
 
-    def replay(self, db: Database) -> list[Evaluation]:
+    def replay(self, db: Database) -> list[RuleEvaluation]:
         """What the rule makes of each run; computes, so call it outside of any transaction.
 
         Raises: `ComparisonBusy`, `ComparisonFailed`.
@@ -95,7 +95,7 @@ def backtest_rule(body: BacktestRequest, res: Resources) -> BacktestView:
             get_agent(session, body.agent_id)
         agent_id = body.agent_id or rule.agent_id or _only_agent(session, rule.benchmark_id)
         # Also the runs before the period: the rule knows them, as it would know them live.
-        history = RunReader(session, rule.benchmark_id, agent_id).read(rule)
+        history = RunHistoryReader(session, rule.benchmark_id, agent_id).read(rule)
     return RuleReplay(history, read_false_pages(res.options)).backtest(since, res.db)
 
 
@@ -115,7 +115,9 @@ def _newest_histories(session: Session, rule: AlertRule) -> list[RuleHistory]:
     agent_ids = (
         [rule.agent_id] if rule.agent_id else list_agents_with_runs(session, rule.benchmark_id)
     )
-    return [RunReader(session, rule.benchmark_id, agent_id).read(rule) for agent_id in agent_ids]
+    return [
+        RunHistoryReader(session, rule.benchmark_id, agent_id).read(rule) for agent_id in agent_ids
+    ]
 
 
 def _assess_newest(replays: Sequence[RuleReplay], db: Database) -> list[RuleTestAssessment]:
@@ -185,7 +187,7 @@ def _only_agent(session: Session, benchmark_id: str) -> str:
     return agent_ids[0]
 
 
-def _replayed_run_view(replayed: Evaluation) -> ReplayedRunView:
+def _replayed_run_view(replayed: RuleEvaluation) -> ReplayedRunView:
     assessment = replayed.assessment
     anomaly = assessment.details.anomaly if assessment else None
     return ReplayedRunView(
@@ -203,7 +205,7 @@ def _replayed_run_view(replayed: Evaluation) -> ReplayedRunView:
     )
 
 
-def _explain(replayed: Evaluation) -> str:
+def _explain(replayed: RuleEvaluation) -> str:
     if replayed.result is None:
         problem = "failed" if replayed.run.status == RunStatus.FAILED else "is not valid"
         return f"The run {problem}, so it does not change the state of the rule."

@@ -121,7 +121,7 @@ class AlertOutcome(StrEnum):
     WARMUP = "WARMUP"
 
 
-class Judgement(StrEnum):
+class RuleOutcome(StrEnum):
     """What a rule made of a run.
 
     FIRED: a breach with an open incident. PENDING: a breach that waits for `forRuns` or for the end of a cooldown.

@@ -34,7 +34,7 @@ from mosaico.alerts.rules import (
     AlertStatus,
     Assessment,
     IncidentResolution,
-    Judgement,
+    RuleOutcome,
 )
 from mosaico.alerts.schemas import rule_spec
 from mosaico.alerts.state_changes import (
@@ -124,7 +124,7 @@ def _log_reasons(result: RunResult, recorder: "_Recorder", rules: Mapping[str, A
             for event in recorder.events
             if event.rule_id == rule.id
         ]
-        reason = reason_of(Judgement(evaluation.result), alerts)
+        reason = reason_of(RuleOutcome(evaluation.result), alerts)
         if reason is not PageOutcome.PAGED:
             log.info(
                 "alert rule did not page",
@@ -181,7 +181,7 @@ class _Recorder:
         if not state.run_seq:
             # The rule has judged no run yet: the state is that of the stored runs, and the next run keeps it.
             state.state = decision.status
-        self._keep(rule, state, Judgement.LATE, assessed.assessment)
+        self._keep(rule, state, RuleOutcome.LATE, assessed.assessment)
         if change is not None:
             explanation = self.evaluations[-1].explanation
             late = replace(assessed.assessment, explanation=explanation)
@@ -200,13 +200,13 @@ class _Recorder:
                 )
             elif state.incident_id is not None:
                 self.firing_incidents.append(state.incident_id)
-        self._keep(rule, state, Judgement.SAME_DATA, decision.alone)
+        self._keep(rule, state, RuleOutcome.SAME_DATA, decision.alone)
 
     def _keep(
         self,
         rule: AlertRule,
         state: AlertState,
-        judgement: Judgement,
+        judgement: RuleOutcome,
         assessment: Assessment | None,
     ) -> None:
         place = self._result.place

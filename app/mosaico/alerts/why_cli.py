@@ -12,7 +12,7 @@ from mosaico.alerts.page_reasons import (
     reason_of,
     reason_of_unjudged,
 )
-from mosaico.alerts.rules import Judgement
+from mosaico.alerts.rules import RuleOutcome
 from mosaico.core.console.resource_arguments import id_argument
 from mosaico.core.console.service import open_api
 from mosaico.core.console.table import JSON, Column, field, print_link, print_table, tabulate
@@ -103,7 +103,7 @@ def _rules_of(
             )
             for alert in own
         ]
-        reason = reason_of(Judgement(evaluation["result"]), sent)
+        reason = reason_of(RuleOutcome(evaluation["result"]), sent)
         yield _row(rule_id, evaluation["name"], reason, evaluation["explanation"], own)
     if not _is_judged(run):
         return

@@ -23,8 +23,12 @@ from mosaico.run_store.deciding_metric import RIGHT_FROM
 from mosaico.run_store.models import BenchmarkRun
 from mosaico.statistics.corrected_mean import CorrectedMean, JudgedItems, correct_mean
 from mosaico.statistics.intervals import Interval
-from mosaico.statistics.judge_agreement import AnnotatedAnswers, Measure, measure_agreement
-from mosaico.statistics.judge_drift import JudgedAnswers, measure_drift
+from mosaico.statistics.judge_agreement import (
+    AnnotatedAnswers,
+    MeasuredAgreement,
+    measure_agreement,
+)
+from mosaico.statistics.judge_drift import AnswerScores, measure_drift
 
 
 def measure_judge(
@@ -83,7 +87,7 @@ def _measure_drift(
         tasks = zip(matrix.items, matrix.revisions, strict=True)
         items = [numbers.setdefault(task, len(numbers)) for task in tasks]
         judged.append(
-            JudgedAnswers(
+            AnswerScores(
                 np.asarray(matrix.values[metric.column], dtype=np.float64),
                 np.array([items[index] for index in matrix.item_index], dtype=np.intp),
                 np.asarray(matrix.answers, dtype=np.intp),
@@ -163,7 +167,7 @@ def _corrected_view(
     )
 
 
-def _view(measure: Measure) -> JudgeMeasure:
+def _view(measure: MeasuredAgreement) -> JudgeMeasure:
     low, high = _ends(measure.interval)
     return JudgeMeasure(value=measure.value, low=low, high=high, reason=measure.reason)
 

@@ -35,7 +35,7 @@ _OF_NIGHTS: Final = (QueueKind.SAMPLE, QueueKind.NEW)
 ONE_JUDGE: Final = "the run has no judge beside another metric with a worst and a best value: name two such metrics"
 
 
-class _Answer(NamedTuple):
+class _QueuedAnswer(NamedTuple):
     """An answer of a queue by its run, its trace and its item."""
 
     run_id: str
@@ -62,7 +62,7 @@ class RatedMetric(NamedTuple):
 class _Answers(NamedTuple):
     """The answers of a queue, or why it has none; `metrics` are those that are compared."""
 
-    answers: list[_Answer]
+    answers: list[_QueuedAnswer]
     reason: str
     metrics: tuple[str | None, str | None] = (None, None)
 
@@ -107,7 +107,9 @@ class _QueueReader(NamedTuple):
         if baseline is None:
             return _Answers([], NO_BASELINE)
         flipped = list_flipped_answers(self.session, self.run, baseline, self.queue_filter.size)
-        return _Answers([_Answer(self.run.id, *answer) for answer in flipped], NOTHING_FLIPPED)
+        return _Answers(
+            [_QueuedAnswer(self.run.id, *answer) for answer in flipped], NOTHING_FLIPPED
+        )
 
     def draw_sample(self) -> _Answers:
         """A random sample; its name is the seed."""
@@ -124,7 +126,7 @@ class _QueueReader(NamedTuple):
             own = own.where(Annotation.created_at < self.queue_filter.since)
         return _Answers(self._draw(~own), ALL_ANNOTATED)
 
-    def _draw(self, *conditions: ColumnElement[bool]) -> list[_Answer]:
+    def _draw(self, *conditions: ColumnElement[bool]) -> list[_QueuedAnswer]:
         # A digest of name and trace is the same on every day and in every version of Postgres. The traces of another
         # night may have the same IDs.
         seed = [self.queue_filter.name, "\n", CollectedTrace.trace_id]
@@ -136,7 +138,7 @@ class _QueueReader(NamedTuple):
             .order_by(func.md5(func.concat(*seed)), BenchmarkRun.seq, CollectedTrace.position)
             .limit(self.queue_filter.size)
         )
-        return [_Answer(*row) for row in self.session.execute(statement)]
+        return [_QueuedAnswer(*row) for row in self.session.execute(statement)]
 
     def _list_nights(self) -> list[int]:
         """The run, and the runs of its agent before it that have their traces and new ones."""
@@ -180,7 +182,7 @@ class _QueueReader(NamedTuple):
             .order_by(func.abs(first - second).desc(), CollectedTrace.position)
             .limit(self.queue_filter.size)
         )
-        answers = [_Answer(self.run.id, *row) for row in self.session.execute(statement)]
+        answers = [_QueuedAnswer(self.run.id, *row) for row in self.session.execute(statement)]
         return _Answers(answers, f"{chosen[0]} and {chosen[1]} call the same answers right", chosen)
 
 

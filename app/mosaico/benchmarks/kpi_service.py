@@ -12,7 +12,7 @@ from mosaico.benchmarks.kpi_watchers import require_no_direction_needed, require
 from mosaico.benchmarks.models import Benchmark, KpiDefinition
 from mosaico.benchmarks.revisions import add_revision, split_note
 from mosaico.benchmarks.schemas import MAX_KPIS, KpiBody, KpiCreate
-from mosaico.core.dependents import NO_CONSENT, Consent, Owner, delete_dependents
+from mosaico.core.dependents import NO_CONSENT, Consent, DeletedResource, delete_dependents
 from mosaico.core.errors import Conflict
 from mosaico.core.ids import new_id
 from mosaico.formula import InvalidFormula
@@ -96,7 +96,7 @@ def delete_kpi(
     """
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
     kpi = queries.get_kpi(session, benchmark_id, kpi_id)
-    delete_dependents(session, Owner("KPI", kpi_id, benchmark_id), consent, now)
+    delete_dependents(session, DeletedResource("KPI", kpi_id, benchmark_id), consent, now)
     # Never deleted: earlier runs and their comparisons refer to this revision.
     kpi.retired_at = now
     add_revision(session, benchmark, now, [f"KPI {kpi.name}: removed"])

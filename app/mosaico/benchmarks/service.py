@@ -28,9 +28,9 @@ from mosaico.core.dependents import (
     MAX_FOUND,
     NO_CONSENT,
     Consent,
+    DeletedResource,
     Dependent,
     DependentKind,
-    Owner,
     delete_owner,
 )
 from mosaico.core.errors import AppError, Conflict, ErrorItem
@@ -114,7 +114,7 @@ def delete_benchmark(
     Raises: `BenchmarkInUse` if runs refer to the benchmark, `DependentsExist`.
     """
     benchmark = queries.get_benchmark(session, benchmark_id, for_update=True)
-    owner = Owner("benchmark", benchmark_id)
+    owner = DeletedResource("benchmark", benchmark_id)
     delete_owner(session, owner, benchmark, consent, now, in_use=BenchmarkInUse)
 
 
@@ -229,7 +229,7 @@ def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
     return columns
 
 
-def _find_benchmarks_of_agent(session: Session, owner: Owner) -> list[Dependent]:
+def _find_benchmarks_of_agent(session: Session, owner: DeletedResource) -> list[Dependent]:
     """The benchmarks that list an agent: without it, a list might be empty, which means any agent."""
     benchmarks = queries.list_benchmarks_of_agent(session, owner.id, MAX_FOUND)
     return [Dependent("benchmark", row.id, row.display_name) for row in benchmarks]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mosaico.comparison.comparison_rules import Signal
+from mosaico.comparison.comparison_rules import TestedSignal
 from mosaico.comparison.run_changes import RunChanges
 from mosaico.comparison.schemas import VarianceBasis
 from mosaico.comparison.tested_change import TestedChange
@@ -78,7 +78,7 @@ def estimate_spread(
     previous: ItemMatrix | None,
     count_metrics: Mapping[str, MetricRef],
     formula: CompiledFormula,
-    signal: Signal,
+    signal: TestedSignal,
     harm: Side,
     *,
     whole_runs: WholeRuns = NO_VARIATION,

@@ -31,7 +31,7 @@ class ChangeRow(NamedTuple):
     is_concentrated: bool
 
 
-class ChangeView(NamedTuple):
+class WhatChangedView(NamedTuple):
     """The differences with the numbers of their items, and what is said beside them.
 
     `remarks` say what cannot be told apart, and `nothing` what it means that there is no difference.
@@ -49,10 +49,10 @@ class ChangeView(NamedTuple):
     left_out: int
 
 
-def view_changes(changed: WhatChanged) -> ChangeView:
+def view_changes(changed: WhatChanged) -> WhatChangedView:
     """The differences as the pages show them."""
     is_unknown = bool(changed.differences) and not changed.has_attributes
-    return ChangeView(
+    return WhatChangedView(
         rows=[_row(difference, changed) for difference in changed.differences],
         fell=changed.fell,
         others=changed.others,

@@ -33,9 +33,9 @@ from mosaico.kpis.verdict_types import SubjectKey
 from mosaico.statistics.multiplicity import benjamini_hochberg, max_t
 from mosaico.statistics.verdict_rules import (
     ChangeVerdict,
-    Note,
     Side,
     Verdict,
+    VerdictNote,
     VerdictRule,
     without_change,
 )
@@ -167,7 +167,7 @@ def assess_changes(
         for subject in sorted(_subjects(spec), key=lambda subject: subject.family)
     ]
     if not candidate.items:
-        no_items = without_change(Verdict.INCONCLUSIVE, Note.NO_ITEMS)
+        no_items = without_change(Verdict.INCONCLUSIVE, VerdictNote.NO_ITEMS)
         return {subject.key: no_items for subject in subjects}
     runs = (RunStatistics(matrix, spec.count_metrics) for matrix in (baseline, candidate))
     changes = RunChanges(
@@ -232,7 +232,7 @@ def _unless_overflow(compute_change: Callable[[], T]) -> T | ChangeVerdict:
     try:
         return compute_change()
     except OverflowError:
-        return without_change(Verdict.INCONCLUSIVE, Note.TOO_LARGE)
+        return without_change(Verdict.INCONCLUSIVE, VerdictNote.TOO_LARGE)
 
 
 def _subjects(spec: ComparisonSpec) -> Iterator[_Subject]:

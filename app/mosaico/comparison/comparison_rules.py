@@ -53,7 +53,7 @@ RATIO_UNITS = frozenset({"ms", "s", "USD", "tokens"})
 MARGIN_FACTOR = MARGIN / MIN_EFFECT
 
 
-class Signal(NamedTuple):
+class TestedSignal(NamedTuple):
     """The tested statistic of a formula: that of its `line`, otherwise the formula itself."""
 
     line: Line | None
@@ -263,14 +263,14 @@ class RunComparison:
             is_amount=self.is_amount(compile_formula(value.kpi.formula)),
         )
 
-    def signal(self, formula: CompiledFormula) -> Signal:
+    def signal(self, formula: CompiledFormula) -> TestedSignal:
         """Return the signal of a formula: a formula of one statistic has the limits of that
         statistic.
         """
         line = line_of(formula)
         if line is None:
-            return Signal(line, self.value_limits(formula))
-        return Signal(line, _value_range(self._bounds(formula)[line.reference]))
+            return TestedSignal(line, self.value_limits(formula))
+        return TestedSignal(line, _value_range(self._bounds(formula)[line.reference]))
 
     def is_amount(self, formula: CompiledFormula) -> bool:
         """Whether a formula reads a time, a cost or a number of tokens."""

@@ -16,8 +16,8 @@ from mosaico.statistics.verdict_rules import (
     About,
     ChangeVerdict,
     Judgement,
-    Note,
     Scale,
+    VerdictNote,
     VerdictRule,
 )
 from mosaico.statistics.whole_runs import MeasuredRuns
@@ -117,7 +117,7 @@ class KpiInterval:
 
     interval: Interval | None
     threshold_probability: float | None
-    notes: tuple[Note, ...]
+    notes: tuple[VerdictNote, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

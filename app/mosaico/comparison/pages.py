@@ -15,7 +15,7 @@ from mosaico.core.text import format_number
 from mosaico.core.web.deps import Res
 from mosaico.core.web.forms.sent_fields import check_form, number_or_text
 from mosaico.core.web.page_paths import path_of
-from mosaico.core.web.pages import Crumb, Question, render_page
+from mosaico.core.web.pages import ComputedRequest, Crumb, render_page
 from mosaico.core.web.routes import Router
 
 router = Router()
@@ -60,7 +60,7 @@ def show_power(
         request, "power.html", title=f"Power of {name}", nav=NAV,
         status=HTTPStatus.OK if body else HTTPStatus.UNPROCESSABLE_ENTITY,
         api=path_of("benchmarks", benchmark_id),
-        api_question=Question(
+        api_question=ComputedRequest(
             path_of("benchmarks", benchmark_id, "power"),
             {key: value for key, value in document.items() if value is not None},
         ),

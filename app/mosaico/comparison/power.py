@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from mosaico.comparison.baseline_runs import BaselineRun
 from mosaico.comparison.baselines import list_baseline_runs
 from mosaico.comparison.child_process import query_in_child
-from mosaico.comparison.comparison_rules import HARM_SIDES, RunComparison, Signal
+from mosaico.comparison.comparison_rules import HARM_SIDES, RunComparison, TestedSignal
 from mosaico.comparison.measured_runs import read_measured_runs
 from mosaico.comparison.schemas import PowerSubjectKind, PowerView, VarianceBasis
 from mosaico.comparison.value_failures import ValueFailures, log_failures
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mosaico.comparison.change_spread import ChangeSpread
 
 
-class MeasuredRuns(NamedTuple):
+class PowerRuns(NamedTuple):
     """The newest valid run of a benchmark, with its ID, the one before it, and how much whole runs vary, by series."""
 
     run_id: str
@@ -66,7 +66,7 @@ class _PowerSubject(NamedTuple):
     kind: PowerSubjectKind
     name: str
     formula: CompiledFormula
-    signal: Signal
+    signal: TestedSignal
     harm: Side
 
 
@@ -127,9 +127,7 @@ def with_run_before(session: Session, run: BenchmarkRun) -> list[BaselineRun]:
     ]
 
 
-def measure_runs(
-    db: Database, runs: Sequence[BaselineRun], metric: str | None = None
-) -> MeasuredRuns:
+def measure_runs(db: Database, runs: Sequence[BaselineRun], metric: str | None = None) -> PowerRuns:
     """The newest run and the one before it as matrices of all metrics, or of one that is a mean over items."""
     plan = runs[0].plan
     comparison = RunComparison(plan=plan, kpis=(), baseline=None)
@@ -150,10 +148,10 @@ def measure_runs(
     previous = matrices[1] if len(matrices) > 1 else None
     with db.read() as session:
         variation = read_measured_runs(session, runs[0].seq, with_run=True)
-    return MeasuredRuns(runs[0].id, plan, matrices[0], previous, variation)
+    return PowerRuns(runs[0].id, plan, matrices[0], previous, variation)
 
 
-def estimate_powers(runs: MeasuredRuns, size: BenchmarkSize) -> list[PowerView]:
+def estimate_powers(runs: PowerRuns, size: BenchmarkSize) -> list[PowerView]:
     """The power of each KPI and each metric, KPIs first. Imports numpy."""
     failures, views = ValueFailures(), []
     for subject in _subjects(runs.plan, runs.run.values):
@@ -170,7 +168,7 @@ def estimate_powers(runs: MeasuredRuns, size: BenchmarkSize) -> list[PowerView]:
 
 
 def estimate_drops(
-    runs: MeasuredRuns, metric: str, choose_drops: Callable[[PowerView], Sequence[float]]
+    runs: PowerRuns, metric: str, choose_drops: Callable[[PowerView], Sequence[float]]
 ) -> list[PowerView]:
     """What the runs detect of a metric, then what each of the drops needs that are chosen by it. Imports numpy."""
     [subject] = [subject for subject in _subjects(runs.plan, [metric]) if subject.kind == "METRIC"]
@@ -204,11 +202,11 @@ def _subjects(plan: RunPlan, columns: Iterable[str]) -> list[_PowerSubject]:
     ]
 
 
-def _estimate(subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize) -> PowerView:
+def _estimate(subject: _PowerSubject, runs: PowerRuns, size: BenchmarkSize) -> PowerView:
     return _view_of_spread(subject, runs, size, _spread(subject, runs))
 
 
-def _spread(subject: _PowerSubject, runs: MeasuredRuns) -> "ChangeSpread | None":
+def _spread(subject: _PowerSubject, runs: PowerRuns) -> "ChangeSpread | None":
     # numpy is imported in the child process only.
     from mosaico.comparison.change_spread import estimate_spread
 
@@ -226,7 +224,7 @@ def _spread(subject: _PowerSubject, runs: MeasuredRuns) -> "ChangeSpread | None"
 
 
 def _view_of_spread(
-    subject: _PowerSubject, runs: MeasuredRuns, size: BenchmarkSize, spread: "ChangeSpread | None"
+    subject: _PowerSubject, runs: PowerRuns, size: BenchmarkSize, spread: "ChangeSpread | None"
 ) -> PowerView:
     if spread is None:
         name = subject.name
@@ -240,7 +238,7 @@ def _view_of_spread(
     return _view(subject, runs, size, spread, estimate)
 
 
-def _whole_runs(subject: _PowerSubject, runs: MeasuredRuns) -> whole_runs.WholeRuns:
+def _whole_runs(subject: _PowerSubject, runs: PowerRuns) -> whole_runs.WholeRuns:
     """How much whole runs of a KPI or metric vary."""
     ids = {kpi.name: kpi.id for kpi in runs.plan.kpis}
     is_kpi = subject.kind == "KPI"
@@ -256,7 +254,7 @@ def _whole_runs(subject: _PowerSubject, runs: MeasuredRuns) -> whole_runs.WholeR
 
 
 def _planned(
-    runs: MeasuredRuns, size: BenchmarkSize, spread: "ChangeSpread | None"
+    runs: PowerRuns, size: BenchmarkSize, spread: "ChangeSpread | None"
 ) -> tuple[int, int]:
     """The items, and the trials of each: by default those of the newest run."""
     items = size.items or (spread.items if spread else len(runs.run.items))
@@ -266,7 +264,7 @@ def _planned(
 
 def _view(
     subject: _PowerSubject,
-    runs: MeasuredRuns,
+    runs: PowerRuns,
     size: BenchmarkSize,
     spread: "ChangeSpread | None",
     estimate: _Estimate,

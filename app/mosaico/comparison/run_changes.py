@@ -22,7 +22,7 @@ from mosaico.items.formulas.run_statistics import (
     RunStatistics,
     reads_order_statistic,
 )
-from mosaico.items.formulas.samples import RunPair, sample_change
+from mosaico.items.formulas.samples import SamplePair, sample_change
 from mosaico.items.formulas.task_tests import TaskTest, assess_tasks, judge_drift
 from mosaico.statistics.change import (
     ChangeTest,
@@ -40,16 +40,16 @@ from mosaico.statistics.verdict_rules import (
     ChangeMethod,
     ChangeVerdict,
     Judgement,
-    Note,
     Scale,
     Side,
     Verdict,
+    VerdictNote,
     without_change,
 )
 from mosaico.statistics.whole_runs import NO_VARIATION, RunEffect, WholeRuns
 
 NO_JUDGEMENTS: Final[Mapping[str, Judgement]] = {}
-INSTABILITY_NOTES = {InstabilityKind.TIE: Note.TIE, InstabilityKind.CLIFF: Note.CLIFF}
+INSTABILITY_NOTES = {InstabilityKind.TIE: VerdictNote.TIE, InstabilityKind.CLIFF: VerdictNote.CLIFF}
 
 
 class _SampleTest(NamedTuple):
@@ -57,7 +57,7 @@ class _SampleTest(NamedTuple):
 
     test: ChangeTest
     method: ChangeMethod
-    notes: list[Note]
+    notes: list[VerdictNote]
 
 
 class RunChanges:
@@ -97,7 +97,7 @@ class RunChanges:
         """
         pair = FormulaPair(self._runs, formula)
         if not pair.has_items:
-            return without_change(Verdict.INVALID, Note.NO_ITEMS)
+            return without_change(Verdict.INVALID, VerdictNote.NO_ITEMS)
         if reads_order_statistic(formula) or jumps(formula):
             return self._resampled(pair, limits, whole_runs)
         return self._linearized(pair, limits, harm, whole_runs)
@@ -107,7 +107,9 @@ class RunChanges:
     ) -> TestedChange | ChangeVerdict:
         linear = pair.linearize(limits)
         if linear is None:
-            return without_change(Verdict.INCONCLUSIVE, Note.UNDEFINED, n_items=pair.item_count)
+            return without_change(
+                Verdict.INCONCLUSIVE, VerdictNote.UNDEFINED, n_items=pair.item_count
+            )
         sample = self._sample_test(pair, linear, limits)
         drift = judge_drift(pair, linear, self._judgements)
         whole = self._run_effect(
@@ -141,9 +143,13 @@ class RunChanges:
     ) -> _SampleTest:
         """The test of the items as a sample, by what the items contribute alone."""
         if not self._runs.is_paired:
-            samples = RunPair(self._runs.baseline, self._runs.candidate)
+            samples = SamplePair(self._runs.baseline, self._runs.candidate)
             test, is_typical = sample_change(samples, pair.formula, linear, limits)
-            notes = [Note.UNPAIRED, *[Note.TYPICAL] * is_typical, *self._few(pair, test)]
+            notes = [
+                VerdictNote.UNPAIRED,
+                *[VerdictNote.TYPICAL] * is_typical,
+                *self._few(pair, test),
+            ]
             return _SampleTest(test, ChangeMethod.TWO_SAMPLE_T, notes)
         test = paired_change_test(
             linear.effect,
@@ -155,7 +161,7 @@ class RunChanges:
             is_logarithm=linear.is_logarithm,
         ).among(*pair.unit_positions)
         is_identical = test.error == 0 and linear.effect == 0
-        notes = [*[Note.IDENTICAL] * is_identical, *self._few(pair, test)]
+        notes = [*[VerdictNote.IDENTICAL] * is_identical, *self._few(pair, test)]
         method = ChangeMethod.CLUSTERED_T if self._is_clustered else ChangeMethod.PAIRED_T
         return _SampleTest(test, method, notes)
 
@@ -176,9 +182,9 @@ class RunChanges:
             return About.POPULATION
         return About.TASKS if self._about or tasks.is_repeated else About.POPULATION
 
-    def _unknown(self, tasks: TaskTest | None) -> list[Note]:
+    def _unknown(self, tasks: TaskTest | None) -> list[VerdictNote]:
         """What is said when the requested question has no answer."""
-        return [Note.TASKS_UNKNOWN] * (self._about is About.TASKS and tasks is None)
+        return [VerdictNote.TASKS_UNKNOWN] * (self._about is About.TASKS and tasks is None)
 
     def model_of_one_run(
         self,
@@ -202,12 +208,12 @@ class RunChanges:
         variance = 2 * own * len(linear.changes)
         return pair.model(linear, 0.0, limits, harm, items_variance=variance, runs=runs)
 
-    def _few(self, pair: FormulaPair, test: ChangeTest) -> list[Note]:
+    def _few(self, pair: FormulaPair, test: ChangeTest) -> list[VerdictNote]:
         """Return the reason why even a change of all units could be chance, if it could."""
         if pair.cluster_count is not None and pair.cluster_count < pair.item_count:
             is_few = pair.cluster_count < MIN_UNITS or not test.can_decide
-            return [Note.FEW_CLUSTERS] * is_few
-        return [Note.FEW_ITEMS] * (pair.item_count < MIN_UNITS or not test.can_decide)
+            return [VerdictNote.FEW_CLUSTERS] * is_few
+        return [VerdictNote.FEW_ITEMS] * (pair.item_count < MIN_UNITS or not test.can_decide)
 
     def _resampled(
         self, pair: FormulaPair, limits: ValueRange, whole_runs: WholeRuns
@@ -215,12 +221,17 @@ class RunChanges:
         """The change of a formula that jumps, by exchanging the runs."""
         if not self._runs.is_paired:
             return without_change(
-                Verdict.INCONCLUSIVE, Note.UNPAIRED, Note.JUMP, n_items=pair.item_count
+                Verdict.INCONCLUSIVE,
+                VerdictNote.UNPAIRED,
+                VerdictNote.JUMP,
+                n_items=pair.item_count,
             )
         baseline, candidate = pair.rows()
         first, second = float(baseline.values[0]), float(candidate.values[0])
         if not (math.isfinite(first) and math.isfinite(second)):
-            return without_change(Verdict.INCONCLUSIVE, Note.UNDEFINED, n_items=pair.item_count)
+            return without_change(
+                Verdict.INCONCLUSIVE, VerdictNote.UNDEFINED, n_items=pair.item_count
+            )
         notes = [
             INSTABILITY_NOTES[part.kind]
             for run in (baseline, candidate)
@@ -238,7 +249,7 @@ class RunChanges:
             notes=tuple(dict.fromkeys(notes)),
         )
         if any(ref.stat in EXTREMES for ref in pair.formula.references):
-            return replace(change, notes=(*change.notes, Note.EXTREME, *self._unknown(None)))
+            return replace(change, notes=(*change.notes, VerdictNote.EXTREME, *self._unknown(None)))
         rows = [run.values for run in (baseline, candidate)]
         return self._exchanged(pair, change, rows, limits, whole_runs)
 
@@ -271,7 +282,7 @@ class RunChanges:
                 square=1.0,
                 runs=runs,
             )
-        identical = [Note.IDENTICAL] * pair.is_unchanged
+        identical = [VerdictNote.IDENTICAL] * pair.is_unchanged
         return replace(
             change,
             sampled=test.widened(runs),

@@ -47,7 +47,7 @@ from mosaico.statistics.trials import (
 )
 from mosaico.statistics.value_interval import ValueEstimate, estimate_value, resampled_value
 from mosaico.statistics.verdict_rules import (
-    Note,
+    VerdictNote,
 )
 
 # pass@k is shown for at most this k: nobody reads a longer table.
@@ -120,7 +120,7 @@ class RunEstimates:
             estimate = estimate.transformed(line.slope, line.offset)
         interval = _finite_interval(estimate.interval)
         if estimate.error == 0 and not jumps(formula):
-            notes = (*notes, Note.ALL_ALIKE)
+            notes = (*notes, VerdictNote.ALL_ALIKE)
         return KpiInterval(
             interval=interval,
             threshold_probability=None
@@ -175,9 +175,9 @@ class RunEstimates:
         values = self.statistics.values(column_of(ref.key))
         return float(np.nanmean(values)) if np.isfinite(values).any() else 0.0
 
-    def _notes(self, formula: CompiledFormula) -> tuple[Note, ...]:
+    def _notes(self, formula: CompiledFormula) -> tuple[VerdictNote, ...]:
         """Return whether the value is unstable or reads an extreme value."""
-        notes = [Note.EXTREME] * any(ref.stat in EXTREMES for ref in formula.references)
+        notes = [VerdictNote.EXTREME] * any(ref.stat in EXTREMES for ref in formula.references)
         if jumps(formula) or is_tied(formula):
             rows = self._rows(formula)
             notes += [INSTABILITY_NOTES[part.kind] for part in rows.instabilities]

@@ -25,12 +25,12 @@ from mosaico.statistics.verdict_rules import (
     ChangeMethod,
     ChangeVerdict,
     JudgeDrift,
-    Note,
     Remedy,
     RunVariation,
     Scale,
     Side,
     Verdict,
+    VerdictNote,
     VerdictRule,
 )
 from mosaico.statistics.whole_runs import NO_RUNS
@@ -54,7 +54,7 @@ class TestedChange:
     clusters: int | None
     method: ChangeMethod
     model: ChangeModel | None = None
-    notes: tuple[Note, ...] = ()
+    notes: tuple[VerdictNote, ...] = ()
     tasks: TaskTest | None = None
     about: About = About.POPULATION
     whole_runs: RunVariation | None = None
@@ -71,7 +71,7 @@ class TestedChange:
         return self.tasks if self.about is About.TASKS else None
 
     @property
-    def deciding_notes(self) -> tuple[Note, ...]:
+    def deciding_notes(self) -> tuple[VerdictNote, ...]:
         """The notes about the question that decides: few items are enough for a question about themselves."""
         tasks = self._deciding_tasks
         if tasks is None or not tasks.change.can_decide:
@@ -184,12 +184,12 @@ class TestedChange:
                 broken_items=scale.broken_items(),
             )
 
-    def _all_notes(self, p: float | None, rule: VerdictRule) -> tuple[Note, ...]:
+    def _all_notes(self, p: float | None, rule: VerdictRule) -> tuple[VerdictNote, ...]:
         """The notes, and whether a change of these items says nothing about others."""
         is_called = p is not None and p < rule.alpha
         is_only_here = self.sampled is None or self.sampled.p >= rule.alpha or FEW & {*self.notes}
         if self._deciding_tasks and is_called and is_only_here:
-            return (*self.deciding_notes, Note.THESE_ITEMS)
+            return (*self.deciding_notes, VerdictNote.THESE_ITEMS)
         return self.deciding_notes
 
     @property

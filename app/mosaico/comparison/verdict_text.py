@@ -22,7 +22,7 @@ from mosaico.core.text import capitalized, count_noun, sentence_of
 from mosaico.items.formulas.properties import ValueRange
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
 from mosaico.kpis.verdict_types import JudgedAnswers, ValueVerdict, WholeRunVariation
-from mosaico.statistics.verdict_rules import FEW, ChangeVerdict, Note, Scale, Verdict
+from mosaico.statistics.verdict_rules import FEW, ChangeVerdict, Scale, Verdict, VerdictNote
 
 UNLIMITED = ValueRange(None, None)
 LOST_METRIC = "a metric is no longer installed; install its plugin again"
@@ -45,7 +45,7 @@ _EFFECTS = {
     Verdict.CHANGED: "a change",
 }
 # Other sentences say what these notes mean.
-_PHRASED_NOTES = frozenset({Note.AT_BEST})
+_PHRASED_NOTES = frozenset({VerdictNote.AT_BEST})
 
 
 def not_compared(
@@ -80,7 +80,7 @@ def render_verdict(
     """The verdict of one KPI or metric that was compared with its baseline; `limits` are those of its
     value, `remedy` is how to give it a better direction.
     """
-    if Note.NO_DIRECTION not in change.notes:
+    if VerdictNote.NO_DIRECTION not in change.notes:
         remedy = None
     scale = scale_of_change(change, scale) or scale
     if scale is not Scale.RATIO:
@@ -150,12 +150,12 @@ def _within_limits(change: ChangeVerdict, limits: ValueRange) -> ChangeVerdict:
 def explain(name: str, change: ChangeVerdict, scale: Scale, unit: str | None = None) -> str:
     """A verdict in sentences that need no knowledge of statistics."""
     second_sentences = describe_second_answer(change, scale)
-    phrased = _PHRASED_NOTES | {Note.THESE_ITEMS} if second_sentences else _PHRASED_NOTES
+    phrased = _PHRASED_NOTES | {VerdictNote.THESE_ITEMS} if second_sentences else _PHRASED_NOTES
     notes = [note.sentence for note in change.notes if note not in phrased]
     text = describe_change(change, scale, unit)
     if text is None:
         return " ".join([f"{name} was not compared.", *notes])
-    if Note.TYPICAL in change.notes:
+    if VerdictNote.TYPICAL in change.notes:
         # The values are means, and may have moved the other way.
         values = f"{name} was {text.before} and is {text.after}, of a typical trace {text.change}."
     else:
@@ -184,9 +184,9 @@ def _meaning(change: ChangeVerdict, scale: Scale) -> str:
         case Verdict.REGRESSED | Verdict.IMPROVED | Verdict.CHANGED:
             question = f" {change.about.phrase}" if second_answer(change) else ""
             return f"This is {_EFFECTS[change.verdict]}{question}, and chance alone does not explain the change."
-        case Verdict.NO_EVIDENCE if Note.DETECTABLE_BUT_SMALL not in change.notes:
+        case Verdict.NO_EVIDENCE if VerdictNote.DETECTABLE_BUT_SMALL not in change.notes:
             # The note says why: nothing is ruled out for other items.
-            if Note.IDENTICAL in change.notes:
+            if VerdictNote.IDENTICAL in change.notes:
                 return ""
             return f"A change of more than {format_limit(change.margin, scale)} is ruled out."
         case Verdict.INCONCLUSIVE:
@@ -199,7 +199,7 @@ def _inconclusive(change: ChangeVerdict, scale: Scale) -> str:
     """Return the reason why there is no verdict; the detectable effect only when the change is
     smaller than it.
     """
-    if change.effect is None or {*FEW, Note.TOO_LARGE} & {*change.notes}:
+    if change.effect is None or {*FEW, VerdictNote.TOO_LARGE} & {*change.notes}:
         return "This is inconclusive."
     if change.p_adjusted is not None and change.p_adjusted < change.alpha:
         # The change is certain, but its size is not: it may be too small to matter.
@@ -223,6 +223,6 @@ def _remedy(change: ChangeVerdict) -> str:
     if not change.more_trials:
         return ""
     trials = count_noun(change.more_trials, "more trial")
-    if Note.AT_BEST in change.notes:
+    if VerdictNote.AT_BEST in change.notes:
         return f"At least {trials} per item would be needed: the noise between trials is unknown."
     return f"{capitalized(trials)} per item would probably give a conclusive verdict."

@@ -9,7 +9,7 @@ from mosaico.core.text import count_noun
 from mosaico.kpis.number_text import with_unit
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.statistics.sequential import DEFAULT_FALSE_PAGES, Scan, limit_of
-from mosaico.statistics.verdict_rules import Note, RunsBasis, Scale, Side, Verdict
+from mosaico.statistics.verdict_rules import RunsBasis, Scale, Side, Verdict, VerdictNote
 
 ONE_LOOK: Final = (
     "One gate is one look: chance alone fails about one of 40 gates of an unchanged agent, which adds up when it runs on"
@@ -43,7 +43,11 @@ def describe_whole_runs(deciding: Iterable[ValueVerdict], *, is_file: bool) -> l
 
 def _contains_whole_runs(value: ValueVerdict) -> bool:
     """Return whether the interval contains them: also where as much rose as fell."""
-    return bool(value.whole_runs) and value.effect is not None and Note.IDENTICAL not in value.notes
+    return (
+        bool(value.whole_runs)
+        and value.effect is not None
+        and VerdictNote.IDENTICAL not in value.notes
+    )
 
 
 def _three_digits(value: float) -> float:

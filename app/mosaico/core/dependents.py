@@ -25,7 +25,7 @@ MAX_NAMED: Final = 20
 OwnerKind: TypeAlias = Literal["agent", "benchmark", "KPI", "endpoint"]
 
 
-class Owner(NamedTuple):
+class DeletedResource(NamedTuple):
     """The resource to delete; a KPI has the `benchmark_id` inside which its ID is unique."""
 
     kind: OwnerKind
@@ -44,9 +44,9 @@ class Dependent(NamedTuple):
         return f"the {self.kind} {self.name!r} ({self.id})"
 
 
-FindDependents: TypeAlias = Callable[[Session, Owner], Sequence[Dependent]]
+FindDependents: TypeAlias = Callable[[Session, DeletedResource], Sequence[Dependent]]
 """What refers to a resource, by name; at most `MAX_FOUND`."""
-DeleteDependents: TypeAlias = Callable[[Session, Owner, datetime], None]
+DeleteDependents: TypeAlias = Callable[[Session, DeletedResource, datetime], None]
 """Deletes all that refers to a resource."""
 
 
@@ -82,7 +82,7 @@ class Consent(NamedTuple):
 NO_CONSENT: Final = Consent()
 
 
-def find_obstacles(session: Session, owner: Owner) -> list[Dependent]:
+def find_obstacles(session: Session, owner: DeletedResource) -> list[Dependent]:
     """What forbids the deletion of a resource."""
     return [
         dependent
@@ -92,7 +92,9 @@ def find_obstacles(session: Session, owner: Owner) -> list[Dependent]:
     ]
 
 
-def delete_dependents(session: Session, owner: Owner, consent: Consent, now: datetime) -> None:
+def delete_dependents(
+    session: Session, owner: DeletedResource, consent: Consent, now: datetime
+) -> None:
     """Delete what goes with a resource. The caller has locked the resource.
 
     Raises: `DependentsExist`, with the names, if the request does not agree to the deletion of each.
@@ -112,7 +114,7 @@ def delete_dependents(session: Session, owner: Owner, consent: Consent, now: dat
 
 def delete_owner(
     session: Session,
-    owner: Owner,
+    owner: DeletedResource,
     row: Base,
     consent: Consent,
     now: datetime,
@@ -133,7 +135,7 @@ def delete_owner(
         raise in_use(_describe_use(owner, "what was stored meanwhile")) from None
 
 
-def _describe_use(owner: Owner, users: str) -> str:
+def _describe_use(owner: DeletedResource, users: str) -> str:
     return (
         f"the {owner.kind} {owner.id!r} cannot be deleted, because of {users};"
         ' PATCH it with {"archived": true} to hide it and keep its history'
@@ -149,7 +151,7 @@ def list_dependents(dependents: Iterable[Dependent]) -> str:
     return join_words(names, "and")
 
 
-def _dependents_exist(owner: Owner, dependents: Sequence[Dependent]) -> DependentsExist:
+def _dependents_exist(owner: DeletedResource, dependents: Sequence[Dependent]) -> DependentsExist:
     error = DependentsExist(
         f"with the {owner.kind} {owner.id!r}, {list_dependents(dependents)} would be deleted; delete them first,"
         " or repeat the request with cascade=true",

@@ -10,13 +10,13 @@ from mosaico.statistics.intervals import unseen_share
 from mosaico.statistics.margins import Harm, MarginOutcome
 from mosaico.statistics.verdict_rules import (
     MIN_EFFECT,
-    Note,
     Scale,
     Side,
+    VerdictNote,
 )
 
 # With these notes no interval describes other items than the compared ones.
-_TOO_FEW = (Note.FEW_ITEMS, Note.FEW_CLUSTERS, Note.NO_ITEMS)
+_TOO_FEW = (VerdictNote.FEW_ITEMS, VerdictNote.FEW_CLUSTERS, VerdictNote.NO_ITEMS)
 
 
 def limit_text(verdict: ValueVerdict, limit: float) -> str:
@@ -34,7 +34,7 @@ def describe_drop(verdict: ValueVerdict, harm: Harm, limit: float, outcome: Marg
     """Return the reason why a drop passes a limit, exceeds it, or neither is proved."""
     if has_too_few(verdict):
         return _few_sentence(verdict)
-    if Note.IDENTICAL in verdict.notes:
+    if VerdictNote.IDENTICAL in verdict.notes:
         return _identical_sentence(verdict)
     allowed = limit_text(verdict, limit)
     size = f" by at least {allowed}" if limit else ""
@@ -111,7 +111,11 @@ def describe_non_inferiority(
 
 
 def _no_interval(verdict: ValueVerdict) -> str:
-    cause = f": {_clause(Note.TOO_LARGE.sentence)}" if Note.TOO_LARGE in verdict.notes else ""
+    cause = (
+        f": {_clause(VerdictNote.TOO_LARGE.sentence)}"
+        if VerdictNote.TOO_LARGE in verdict.notes
+        else ""
+    )
     return f"its change has no interval, so nothing is proved{cause}"
 
 
@@ -132,7 +136,7 @@ def has_too_few(verdict: ValueVerdict) -> bool:
 
 
 def _few_sentence(verdict: ValueVerdict) -> str:
-    notes = [note for note in (*_TOO_FEW, Note.THESE_ITEMS) if note in verdict.notes]
+    notes = [note for note in (*_TOO_FEW, VerdictNote.THESE_ITEMS) if note in verdict.notes]
     return _clause(" ".join(note.sentence for note in notes))
 
 
@@ -140,7 +144,7 @@ def describe_samples(verdicts: Mapping[str, ValueVerdict]) -> list[str]:
     """What a change between runs of different items is a change of, by name: one sentence for each remark."""
     names_by_note = {
         note: [name for name, verdict in verdicts.items() if note in verdict.notes]
-        for note in (Note.UNPAIRED, Note.TYPICAL)
+        for note in (VerdictNote.UNPAIRED, VerdictNote.TYPICAL)
     }
     return [
         f"{', '.join(names)}: {_clause(note.sentence)}."

@@ -32,11 +32,11 @@ from mosaico.statistics.margins import (
 from mosaico.statistics.verdict_rules import (
     ALPHA,
     About,
-    Note,
     RunsBasis,
     Scale,
     Side,
     Verdict,
+    VerdictNote,
 )
 
 
@@ -214,7 +214,7 @@ def decide(comparison: Comparison, terms: GateTerms) -> GateResult:
     judged = _judged_names(comparison, verdicts, terms)
     if not judged:
         return replace(result, outcome=GateOutcome.NOT_MEASURED, reason=verdict.reason)
-    is_unmeasured = any(Note.NO_ITEMS in verdicts[name].notes for name in judged)
+    is_unmeasured = any(VerdictNote.NO_ITEMS in verdicts[name].notes for name in judged)
     if verdict.verdict is Verdict.INVALID and not is_unmeasured:
         return replace(result, reason=verdict.reason)
     checks = [*_drop_checks(verdicts, judged, terms), *_non_inferiority_checks(verdicts, terms)]
@@ -360,7 +360,7 @@ def _assess_drop(verdict: ValueVerdict, harm: Harm, limit: float) -> MarginOutco
     """
     if has_too_few(verdict):
         return MarginOutcome.INCONCLUSIVE
-    if Note.IDENTICAL in verdict.notes:
+    if VerdictNote.IDENTICAL in verdict.notes:
         return MarginOutcome.PASS
     if harm.low is None and _is_proved(verdict) and harm.estimate > 0:
         # A formula with jumps has a test and no interval.
@@ -410,7 +410,7 @@ def _harm(verdict: ValueVerdict, *, is_adjusted: bool = True) -> Harm | None:
         return None
     if has_too_few(verdict):
         return harm_of(verdict.effect, None, None, verdict.side)
-    if Note.IDENTICAL in verdict.notes:
+    if VerdictNote.IDENTICAL in verdict.notes:
         return _identical_harm(verdict)
     low, high = (
         (verdict.low_adjusted, verdict.high_adjusted)
@@ -434,7 +434,7 @@ def _not_compared_check(name: str, verdict: ValueVerdict) -> GateCheck:
     inconclusive if it cannot be tested.
     """
     is_measured = verdict.has_value and verdict.verdict is not Verdict.INVALID
-    is_unmeasured = not is_measured or Note.NO_ITEMS in verdict.notes
+    is_unmeasured = not is_measured or VerdictNote.NO_ITEMS in verdict.notes
     return GateCheck(
         name=name,
         requirement="measured in both runs" if is_unmeasured else "compared",

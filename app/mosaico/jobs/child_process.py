@@ -87,7 +87,7 @@ class ChildProcesses:
                 raise ChildrenBusy
             try:
                 with self._child() as pool:
-                    answer: _Answer = pool.run(
+                    answer: _CallResult = pool.run(
                         _call_within, limits, function, arguments, timeout_s=limits.timeout_s
                     )
             finally:
@@ -170,7 +170,7 @@ class _LogRecord(NamedTuple):
     message: str
 
 
-class _Answer(NamedTuple):
+class _CallResult(NamedTuple):
     result: Any
     records: list[_LogRecord]
 
@@ -188,14 +188,14 @@ class _RecordList(logging.Handler):
 
 def _call_within(
     limits: ChildLimits, function: Callable[..., Any], arguments: tuple[Any, ...]
-) -> _Answer:
+) -> _CallResult:
     """Call a function in the child process. Raises: `MemoryError`, and what the function raises."""
     handler = _RecordList()
     logger = logging.getLogger("mosaico")
     logger.addHandler(handler)
     try:
         with _memory_limit(limits.memory_bytes):
-            return _Answer(function(*arguments), handler.records)
+            return _CallResult(function(*arguments), handler.records)
     except MemoryError:
         # Its traceback holds what filled the memory: another one without it follows.
         pass

@@ -17,11 +17,11 @@ from mosaico.statistics.intervals import Interval
 from mosaico.statistics.verdict_rules import (
     About,
     ChangeMethod,
-    Note,
     RunsBasis,
     Scale,
     Side,
     Verdict,
+    VerdictNote,
 )
 
 
@@ -174,7 +174,7 @@ class ValueVerdict(WireModel):
     ] = ()
     method: ChangeMethod | None = None
     gate: bool = False
-    notes: tuple[Note, ...] = ()
+    notes: tuple[VerdictNote, ...] = ()
     repeats: tuple[RepeatedTrials, ...] = ()
     threshold_probability: Annotated[
         float | None, Field(description="Probability that the KPI reaches its lower threshold.")

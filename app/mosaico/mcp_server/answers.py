@@ -13,7 +13,7 @@ _LINE_CHARS: Final = 160
 Enclosed = Annotated[str, Field(description="A text of others, in its envelope.")]
 
 
-class Answer(WireModel):
+class ToolAnswer(WireModel):
     """The answer of a tool. `notices` say what is left out, guessed or unknown, and what to do."""
 
     summary: str
@@ -70,7 +70,7 @@ class WorseChange(WireModel):
     page: str
 
 
-class WhatGotWorse(Answer):
+class WhatGotWorse(ToolAnswer):
     """The changes that nobody judged and that go on, the worst first."""
 
     changes: Sequence[WorseChange]
@@ -84,7 +84,7 @@ class Difference(WireModel):
     proof: str
 
 
-class ItemAnswers(WireModel):
+class FallenItemAnswers(WireModel):
     """An item that fell, with its answers before and now. Pass `trace` to the tool `show_trace`."""
 
     item: Enclosed
@@ -106,7 +106,7 @@ class CountedText(WireModel):
     count: int
 
 
-class Why(Answer):
+class Why(ToolAnswer):
     """Why a run got its verdict: what decides, what changed, and the worst items."""
 
     run: RunLine
@@ -117,7 +117,7 @@ class Why(Answer):
     what_changed: Sequence[Difference] = ()
     went_wrong: Sequence[CountedText] = ()
     errors: Sequence[CountedText] = ()
-    items: Sequence[ItemAnswers] = ()
+    items: Sequence[FallenItemAnswers] = ()
     people_say: Sequence[Enclosed] = ()
 
 
@@ -131,7 +131,7 @@ class FlippedLine(WireModel):
     page: str | None = None
 
 
-class RunComparison(Answer):
+class RunComparisonAnswer(ToolAnswer):
     """Two runs beside each other."""
 
     verdict: str
@@ -164,7 +164,7 @@ class NamedNumber(WireModel):
     value: float | None = None
 
 
-class ShownTrace(Answer):
+class ShownTrace(ToolAnswer):
     """A trace of an item: the question, the answer, its values, and the tools that the agent called."""
 
     run: str
@@ -185,7 +185,7 @@ class ShownTrace(Answer):
     cost_usd: float | None = None
 
 
-class TrendPoint(WireModel):
+class TrendAnswerPoint(WireModel):
     """The value of a KPI in a run."""
 
     at: str
@@ -196,13 +196,13 @@ class TrendPoint(WireModel):
     run: str
 
 
-class Trend(Answer):
+class TrendAnswer(ToolAnswer):
     """The values of a KPI, newest first."""
 
     kpi: Enclosed
     unit: Enclosed | None = None
     direction: str | None = None
-    points: Sequence[TrendPoint]
+    points: Sequence[TrendAnswerPoint]
 
 
 class NamedResource(WireModel):
@@ -214,7 +214,7 @@ class NamedResource(WireModel):
     page: str
 
 
-class Listing(Answer):
+class Listing(ToolAnswer):
     """Agents, benchmarks or runs."""
 
     agents: Sequence[NamedResource] = ()
@@ -222,7 +222,7 @@ class Listing(Answer):
     runs: Sequence[RunLine] = ()
 
 
-class FileGate(Answer):
+class FileGate(ToolAnswer):
     """The outcome of a gate of two files, as `mosaico gate` has it."""
 
     outcome: str
@@ -233,19 +233,19 @@ class FileGate(Answer):
     remarks: Sequence[Enclosed]
 
 
-class StartedRun(Answer):
+class StartedRun(ToolAnswer):
     """A run that was started and goes on in the background."""
 
     run: RunLine
 
 
-def document_of(answer: Answer) -> dict[str, Any]:
+def document_of(answer: ToolAnswer) -> dict[str, Any]:
     """The answer as JSON, without what is missing."""
     document: dict[str, Any] = answer.model_dump(mode="json", exclude_none=True)
     return document
 
 
-def text_of(answer: Answer) -> str:
+def text_of(answer: ToolAnswer) -> str:
     """The answer as text: the same as `document_of`, a field or an element of a list per line."""
     return "\n".join(_lines(document_of(answer)))
 

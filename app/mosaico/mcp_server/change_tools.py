@@ -25,7 +25,7 @@ from mosaico.mcp_server.answer_parts import (
 from mosaico.mcp_server.answers import (
     ChangedValue,
     CountedText,
-    ItemAnswers,
+    FallenItemAnswers,
     WhatGotWorse,
     Why,
     WorseChange,
@@ -256,11 +256,11 @@ def _deciding_values(view: ServiceView, run: RunView, notices: list[str]) -> lis
     return cut_list(values, MAX_VALUES, notices, "KPIs or metrics: the page has them")
 
 
-def _item_answers(view: ServiceView, run: RunView, item: RunAnswerView) -> ItemAnswers:
+def _item_answers(view: ServiceView, run: RunView, item: RunAnswerView) -> FallenItemAnswers:
     expected = item.expected_any or item.expected_all
     if not expected and item.expected_output is not None:
         expected = [item.expected_output]
-    return ItemAnswers(
+    return FallenItemAnswers(
         item=enclose(item.item_id),
         trace=enclose(item.now.trace_id),
         question=enclose_text(item.input, _ITEM_CHARS),

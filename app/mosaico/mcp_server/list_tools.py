@@ -8,7 +8,7 @@ from mosaico.core.text import count_noun
 from mosaico.core.web.page_paths import path_of
 from mosaico.kpis.schemas import KpiValueView
 from mosaico.mcp_server.answer_parts import MAX_VALUES, cut_list, run_line
-from mosaico.mcp_server.answers import Listing, NamedResource, Trend, TrendPoint
+from mosaico.mcp_server.answers import Listing, NamedResource, TrendAnswer, TrendAnswerPoint
 from mosaico.mcp_server.arguments import FindArguments, KpiTrendArguments
 from mosaico.mcp_server.envelope import enclose
 from mosaico.mcp_server.lookup import (
@@ -29,7 +29,7 @@ from mosaico.runs.schemas import RunView
 _MAX_KPIS: Final = 6
 
 
-def kpi_trend(view: ServiceView, arguments: KpiTrendArguments) -> Trend:
+def kpi_trend(view: ServiceView, arguments: KpiTrendArguments) -> TrendAnswer:
     """The values of a KPI over the last runs."""
     benchmark = find_benchmark(view, arguments.benchmark)
     agent = find_agent(view, arguments.agent) if arguments.agent is not None else None
@@ -51,7 +51,7 @@ def kpi_trend(view: ServiceView, arguments: KpiTrendArguments) -> Trend:
         [] if page["nextCursor"] is None else ["there are older values: pass a larger `limit`"]
     )
     newest = values[0]
-    return Trend(
+    return TrendAnswer(
         summary=f"{count_noun(len(values), 'value')} of {enclose(newest.name)}, newest first.",
         page=view.page(path_of("benchmarks", benchmark.id, "kpis", newest.kpi_id)),
         kpi=enclose(newest.name),
@@ -62,9 +62,9 @@ def kpi_trend(view: ServiceView, arguments: KpiTrendArguments) -> Trend:
     )
 
 
-def _trend_point(value: KpiValueView) -> TrendPoint:
+def _trend_point(value: KpiValueView) -> TrendAnswerPoint:
     verdict = value.verdict.verdict if value.verdict else None
-    return TrendPoint(
+    return TrendAnswerPoint(
         at=value.recorded_at.isoformat(timespec="seconds"),
         agent=value.agent_id,
         value=value.value,

@@ -26,7 +26,7 @@ from mosaico.mcp_server.answers import (
     ChangedValue,
     FlippedLine,
     NamedNumber,
-    RunComparison,
+    RunComparisonAnswer,
     ShownTrace,
     StartedRun,
     ToolUse,
@@ -55,7 +55,7 @@ _MAX_TAGS: Final = 10
 _TOOL_CHARS: Final = 300
 
 
-def compare_runs(view: ServiceView, arguments: CompareRunsArguments) -> RunComparison:
+def compare_runs(view: ServiceView, arguments: CompareRunsArguments) -> RunComparisonAnswer:
     """The comparison of two runs, as the page has it."""
     owners = find_owners(view, arguments.agent, arguments.benchmark)
     baseline = find_run(view, arguments.baseline, owners)
@@ -67,7 +67,7 @@ def compare_runs(view: ServiceView, arguments: CompareRunsArguments) -> RunCompa
     items = cut_list(
         flips.items if flips else [], arguments.items, notices, "items: pass a larger `items`"
     )
-    return RunComparison(
+    return RunComparisonAnswer(
         summary=enclose(compared.headline, TEXT_CHARS),
         page=view.page(comparison_page_path([baseline.id], candidate.id)),
         verdict=str(compared.verdict),

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
 from mosaico.core.errors import AppError, without_request
-from mosaico.mcp_server.answers import Answer, document_of, text_of
+from mosaico.mcp_server.answers import ToolAnswer, document_of, text_of
 from mosaico.mcp_server.arguments import Arguments
 from mosaico.mcp_server.envelope import RULE, TEXT_CHARS, enclose
 from mosaico.mcp_server.lookup import ServiceView, ToolRefusal, UnknownName
@@ -46,7 +46,7 @@ def build_server(tools: Sequence[ServerTool[Any]], open_view: OpenView) -> Serve
     ) -> mcp_types.CallToolResult:
         headers = context.request.headers if context.request is not None else {}
 
-        def call() -> Answer:
+        def call() -> ToolAnswer:
             tool = by_name.get(params.name)
             if tool is None:
                 raise UnknownName(
@@ -79,7 +79,7 @@ def _call(
     arguments: Mapping[str, Any],
     open_view: OpenView,
     headers: Mapping[str, str],
-) -> Answer:
+) -> ToolAnswer:
     try:
         parsed: Arguments = tool.arguments.model_validate(arguments)
     except ValidationError as error:

@@ -7,13 +7,13 @@ from typing import Any, Generic, TypeVar
 
 from mosaico.mcp_server import change_tools, list_tools, run_tools
 from mosaico.mcp_server.answers import (
-    Answer,
     FileGate,
     Listing,
-    RunComparison,
+    RunComparisonAnswer,
     ShownTrace,
     StartedRun,
-    Trend,
+    ToolAnswer,
+    TrendAnswer,
     WhatGotWorse,
     Why,
 )
@@ -45,8 +45,8 @@ class ServerTool(Generic[A]):
     title: str
     description: str
     arguments: type[A]
-    answer: type[Answer]
-    call: Callable[[ServiceView, A], Answer]
+    answer: type[ToolAnswer]
+    call: Callable[[ServiceView, A], ToolAnswer]
     is_read_only: bool = True
     is_local: bool = False
 
@@ -59,7 +59,7 @@ def tools_of_service(*, allow_runs: bool) -> Sequence[ServerTool[Any]]:
 def tool_of_files(folder: Path) -> ServerTool[Any]:
     """The tool that reads files below a folder of this machine."""
 
-    def call(_: ServiceView, arguments: GateFilesArguments) -> Answer:
+    def call(_: ServiceView, arguments: GateFilesArguments) -> ToolAnswer:
         return gate_files(folder, arguments)
 
     return ServerTool(
@@ -109,7 +109,7 @@ _READ_TOOLS: Sequence[ServerTool[Any]] = (
             " which items changed by half or more." + _DATA
         ),
         arguments=CompareRunsArguments,
-        answer=RunComparison,
+        answer=RunComparisonAnswer,
         call=run_tools.compare_runs,
     ),
     ServerTool(
@@ -125,11 +125,11 @@ _READ_TOOLS: Sequence[ServerTool[Any]] = (
     ),
     ServerTool(
         name="kpi_trend",
-        title="Trend of a KPI",
+        title="TrendAnswer of a KPI",
         description="The values of a KPI of a benchmark over the last runs, newest first, with verdicts."
         + _DATA,
         arguments=KpiTrendArguments,
-        answer=Trend,
+        answer=TrendAnswer,
         call=list_tools.kpi_trend,
     ),
     ServerTool(

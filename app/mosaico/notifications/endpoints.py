@@ -11,7 +11,7 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from mosaico.core.dependents import Owner, find_obstacles, list_dependents
+from mosaico.core.dependents import DeletedResource, find_obstacles, list_dependents
 from mosaico.core.encryption import Secret, SecretBox
 from mosaico.core.errors import Conflict
 from mosaico.core.ids import new_id
@@ -100,7 +100,7 @@ def delete_endpoint(session: Session, endpoint_id: str) -> None:
     endpoint = session.get(Endpoint, endpoint_id, with_for_update=True)
     if endpoint is None:
         raise queries.EndpointNotFound
-    if users := find_obstacles(session, Owner("endpoint", endpoint_id)):
+    if users := find_obstacles(session, DeletedResource("endpoint", endpoint_id)):
         raise EndpointInUse(
             f"{list_dependents(users)} would no longer reach this endpoint; change or delete them first"
         )

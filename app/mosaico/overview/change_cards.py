@@ -14,7 +14,7 @@ from mosaico.alerts.alert_recipients import messages_of
 from mosaico.alerts.models import AlertEvent
 from mosaico.alerts.rules import IncidentResolution
 from mosaico.comparison.change_text import format_amount, format_pair, format_value
-from mosaico.comparison.change_view import ChangeView as WhatChangedView
+from mosaico.comparison.change_view import WhatChangedView
 from mosaico.comparison.change_view import view_changes as view_what_changed
 from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.page_text import format_day

@@ -20,9 +20,9 @@ from mosaico.overview.changes import (
     ChangeOutcome,
     IncidentSpan,
     JudgedAs,
-    Judgement,
     NewsRun,
     Pair,
+    StatedJudgement,
     judgement_of,
     list_changes,
 )
@@ -133,10 +133,10 @@ def _read_news(session: Session, since: datetime) -> list[NewsRun]:
     ]  # fmt: skip
 
 
-def _acceptance(row: Row[Any]) -> Judgement | None:
+def _acceptance(row: Row[Any]) -> StatedJudgement | None:
     if row.accepted_at is None or row.outcome in (FAILED, SAME_ANSWERS):
         return None
-    return Judgement(JudgedAs.ACCEPTED, row.accepted_at, row.accepted_by, row.acceptance_note)
+    return StatedJudgement(JudgedAs.ACCEPTED, row.accepted_at, row.accepted_by, row.acceptance_note)
 
 
 def _read_incidents(session: Session, since: datetime) -> list[IncidentSpan]:

@@ -33,7 +33,7 @@ from mosaico.overview.changes import (
     Change,
     ChangeGroup,
     ChangeOutcome,
-    Judgement,
+    StatedJudgement,
     group_changes,
 )
 from mosaico.run_store.attribute_queries import read_recorded_changes
@@ -186,7 +186,9 @@ def _weak_judges(kpi: KpiHistory | None, run: RunVerdict | None) -> list[str]:
     return describe_weak_judges(verdict.weak_judges) if verdict else []
 
 
-def _judgement(judgement: Judgement | None, keys: Mapping[str, str]) -> ChangeJudgement | None:
+def _judgement(
+    judgement: StatedJudgement | None, keys: Mapping[str, str]
+) -> ChangeJudgement | None:
     if judgement is None:
         return None
     by = judgement.by

@@ -53,7 +53,7 @@ class Pair(NamedTuple):
     agent_id: str
 
 
-class Judgement(NamedTuple):
+class StatedJudgement(NamedTuple):
     """What somebody said of a change; `by` is the ID of an API key."""
 
     verdict: JudgedAs
@@ -78,7 +78,7 @@ class NewsRun(NamedTuple):
     outcome: ChangeOutcome
     at: datetime
     kpi_ids: tuple[str, ...] = ()
-    acceptance: Judgement | None = None
+    acceptance: StatedJudgement | None = None
     next_seq: int | None = None
     next_id: str | None = None
     next_at: datetime | None = None
@@ -105,7 +105,7 @@ class IncidentSpan(NamedTuple):
     opened_run_id: str
     resolved_at: datetime | None
     resolved_run_id: str | None
-    judgement: Judgement | None
+    judgement: StatedJudgement | None
     can_undo: bool = False
 
     @property
@@ -138,7 +138,7 @@ class Change:
     ended_seq: int | None = None
     ended_run_id: str | None = None
     resolution: str | None = None
-    judgement: Judgement | None = None
+    judgement: StatedJudgement | None = None
     can_undo: bool = False
 
     def group_in(self, since: datetime) -> ChangeGroup | None:
@@ -296,12 +296,12 @@ def judgement_of(
     acknowledged: tuple[datetime | None, str | None, str | None],
     resolution: str | None,
     resolved: tuple[datetime | None, str | None, str | None],
-) -> Judgement | None:
+) -> StatedJudgement | None:
     """What somebody said of an incident, from its acknowledgement and its end: each is a time, a key and a note."""
     if resolution == IncidentResolution.ACCEPTED and resolved[0] is not None:
-        return Judgement(JudgedAs.ACCEPTED, *_whole(resolved))
+        return StatedJudgement(JudgedAs.ACCEPTED, *_whole(resolved))
     if verdict is not None and acknowledged[0] is not None:
-        return Judgement(JudgedAs(verdict), *_whole(acknowledged))
+        return StatedJudgement(JudgedAs(verdict), *_whole(acknowledged))
     return None
 
 

@@ -17,7 +17,7 @@ from mosaico.core.web.deps import Res
 from mosaico.core.web.forms.sent_fields import number_or_text
 from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.page_text import format_instant
-from mosaico.core.web.pages import Question, reader_zone, render_page
+from mosaico.core.web.pages import ComputedRequest, reader_zone, render_page
 from mosaico.core.web.routes import Router
 from mosaico.formula import (
     CompiledFormula,
@@ -125,14 +125,14 @@ def _read_values(text: str) -> tuple[dict[Reference, float | None], list[str]]:
     return values, mistakes
 
 
-def _question(text: str, values: Mapping[Reference, float | None] | None) -> Question | None:
+def _question(text: str, values: Mapping[Reference, float | None] | None) -> ComputedRequest | None:
     """By what the API gives the check of a formula, or its value with some values."""
     if not text.strip():
         return None
     if values is None:
-        return Question("/kpi-formulas/validate", {"formula": text})
+        return ComputedRequest("/kpi-formulas/validate", {"formula": text})
     named = {str(reference): value for reference, value in values.items()}
-    return Question("/kpi-formulas/evaluate", {"formula": text, "values": named})
+    return ComputedRequest("/kpi-formulas/evaluate", {"formula": text, "values": named})
 
 
 def _values_of(

@@ -8,7 +8,7 @@ from fastapi import Query, Request
 from markupsafe import Markup
 
 from mosaico.comparison.change_text import describe_change
-from mosaico.comparison.change_view import ChangeView, view_changes
+from mosaico.comparison.change_view import WhatChangedView, view_changes
 from mosaico.comparison.comparison_store import compare_for_page
 from mosaico.comparison.schemas import Comparison
 from mosaico.comparison.stored_run_comparison import ComparisonRequest
@@ -75,7 +75,7 @@ class ComparedVersions(NamedTuple):
     b: AgentVersion
     kpis: Sequence[ComparedKpi] = ()
     explanation: str = ""
-    changes: ChangeView | None = None
+    changes: WhatChangedView | None = None
     were_apart: bool = True
     problem: str = ""
     is_pending: bool = False

@@ -32,7 +32,7 @@ def export_text(
     document = {"name": name, **writer.sections()}
     text = yaml.dump(
         document,
-        Dumper=_Dumper,
+        Dumper=_ProjectDumper,
         sort_keys=False,
         allow_unicode=True,
         width=110,
@@ -48,7 +48,7 @@ def file_name_of(state: ServiceState) -> str:
     return files.pop() if len(files) == 1 else "mosaico"
 
 
-class _Dumper(yaml.SafeDumper):
+class _ProjectDumper(yaml.SafeDumper):
     """Writes what the reader of project files takes: no aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - of the library
@@ -61,7 +61,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 _BEFORE_NUMBERS: Final = tuple("+-.0123456789")
-_Dumper.add_representer(str, _Dumper.represent_text)
+_ProjectDumper.add_representer(str, _ProjectDumper.represent_text)
 
 
 def _choose_objects(state: ServiceState, benchmark_ids: Sequence[str]) -> list[StoredObject]:

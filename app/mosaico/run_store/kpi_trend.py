@@ -211,7 +211,7 @@ def trend_events(points: Sequence[KpiPoint]) -> list[TrendEvent]:
     return events
 
 
-class ValueText(NamedTuple):
+class TrendValueText(NamedTuple):
     """A value and its interval as texts; `reason` is the reason for a missing value."""
 
     text: str | None
@@ -219,13 +219,13 @@ class ValueText(NamedTuple):
     reason: str | None = None
 
 
-def describe_value(point: KpiPoint, figures: FigureFormat) -> ValueText:
+def describe_value(point: KpiPoint, figures: FigureFormat) -> TrendValueText:
     """The value of a point with its interval: "0.710" and "0.620 to 0.790"."""
     kpi = point.kpi
     if kpi.value is None:
-        return ValueText(None, None, kpi.undefined_reason or "undefined")
+        return TrendValueText(None, None, kpi.undefined_reason or "undefined")
     interval = figures.write_range(kpi.interval_low, kpi.interval_high)
-    return ValueText(figures.write(kpi.value), interval)
+    return TrendValueText(figures.write(kpi.value), interval)
 
 
 def kpi_figures(points: Sequence[KpiPoint]) -> FigureFormat:

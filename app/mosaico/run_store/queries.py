@@ -7,7 +7,7 @@ from sqlalchemy import func, literal, select, text
 from sqlalchemy.orm import Session
 
 from mosaico.core.db import fetch_tuples
-from mosaico.core.dependents import DEPENDENTS, Dependent, DependentKind, Owner
+from mosaico.core.dependents import DEPENDENTS, DeletedResource, Dependent, DependentKind
 from mosaico.core.errors import NotFound
 from mosaico.core.keyset import ListRows, PageQuery, PageRows, encode_cursor
 from mosaico.core.postgres_notify import notify_streams
@@ -310,7 +310,7 @@ def read_trace_values(
     return [TraceValues(*row) for row in session.execute(statement)]
 
 
-def _find_runs_of(session: Session, owner: Owner) -> list[Dependent]:
+def _find_runs_of(session: Session, owner: DeletedResource) -> list[Dependent]:
     """The newest runs of an agent or a benchmark, which keep it: they are its history."""
     column = _RUNS.c.agent_id if owner.kind == "agent" else _RUNS.c.benchmark_id
     statement = select(_RUNS.c.id, _RUNS.c.run_name).where(column == owner.id)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mosaico.alerts.rules import AlertOutcome, AlertStatus, Judgement
+from mosaico.alerts.rules import AlertOutcome, AlertStatus, RuleOutcome
 from mosaico.core.schemas import Identifier, ShortText, StoredText, WireModel
 from mosaico.harness.transcript import Transcript
 from mosaico.kpis.judge_types import PeopleAgreement
@@ -167,7 +167,7 @@ class EvaluationView(WireModel):
     alert_config_id: str = Field(validation_alias="rule_id")
     name: str = Field(validation_alias="rule_name")
     rule_revision: Annotated[int, Field(description="Revision of the rule that judged the run.")]
-    result: Annotated[Judgement, Field(description="What the rule made of the run.")]
+    result: Annotated[RuleOutcome, Field(description="What the rule made of the run.")]
     outcome: AlertOutcome | None
     state: AlertStatus
     value: float | None

@@ -26,8 +26,8 @@ from mosaico.core.web.forms.rendering import FieldInput, SchemaForm
 from mosaico.core.web.forms.sent_fields import SentForm
 from mosaico.core.web.page_paths import page_parameter, path_of
 from mosaico.core.web.pages import (
+    ComputedRequest,
     Crumb,
-    Question,
     build_url,
     list_in_api,
     reader_zone,
@@ -137,7 +137,7 @@ def show_schedule(request: Request, schedule_id: ScheduleId, res: Res) -> Respon
         api_parts={
             "fires": build_url(f"/schedule-configs{path_of(schedule_id)}/fires", limit=SHOWN_FIRES)
         },
-        api_question=Question(
+        api_question=ComputedRequest(
             "/schedule-configs/preview",
             {
                 "cronExpression": schedule.cron_expression,

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from mosaico.agents.queries import get_agent
 from mosaico.benchmarks.queries import get_benchmark
 from mosaico.benchmarks.service import source_of
-from mosaico.core.dependents import DEPENDENTS, MAX_FOUND, Dependent, DependentKind, Owner
+from mosaico.core.dependents import DEPENDENTS, MAX_FOUND, DeletedResource, Dependent, DependentKind
 from mosaico.core.errors import Conflict, ErrorItem, Invalid, NotFound
 from mosaico.core.ids import new_id
 from mosaico.core.resources import Resources
@@ -99,7 +99,7 @@ def delete_schedule(session: Session, schedule_id: str) -> None:
     session.flush()
 
 
-def _find_schedules_of(session: Session, owner: Owner) -> list[Dependent]:
+def _find_schedules_of(session: Session, owner: DeletedResource) -> list[Dependent]:
     statement = select(ScheduleConfig.id, ScheduleConfig.name).where(_is_of(owner))
     rows = session.execute(
         statement.order_by(ScheduleConfig.name, ScheduleConfig.id).limit(MAX_FOUND)
@@ -107,12 +107,12 @@ def _find_schedules_of(session: Session, owner: Owner) -> list[Dependent]:
     return [Dependent("schedule", row.id, row.name) for row in rows]
 
 
-def _delete_schedules_of(session: Session, owner: Owner, now: datetime) -> None:  # noqa: ARG001 - as others
+def _delete_schedules_of(session: Session, owner: DeletedResource, now: datetime) -> None:  # noqa: ARG001 - as others
     for schedule_id in session.scalars(select(ScheduleConfig.id).where(_is_of(owner))).all():
         delete_schedule(session, schedule_id)
 
 
-def _is_of(owner: Owner) -> ColumnElement[bool]:
+def _is_of(owner: DeletedResource) -> ColumnElement[bool]:
     if owner.kind == "agent":
         return ScheduleConfig.agent_id == owner.id
     return ScheduleConfig.benchmark_id == owner.id

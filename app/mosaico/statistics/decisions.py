@@ -9,9 +9,9 @@ from mosaico.statistics.verdict_rules import (
     FEW,
     Answer,
     ChangeVerdict,
-    Note,
     Side,
     Verdict,
+    VerdictNote,
     without_change,
 )
 
@@ -24,11 +24,11 @@ def drop_non_finite(change: ChangeVerdict) -> ChangeVerdict:
     if change.effect is None:
         return change
     if not _are_finite(change.effect, change.baseline_value, change.value):
-        return without_change(Verdict.INCONCLUSIVE, Note.TOO_LARGE, n_items=change.n_items)
+        return without_change(Verdict.INCONCLUSIVE, VerdictNote.TOO_LARGE, n_items=change.n_items)
     has_interval = _are_finite(change.low, change.high, change.low_adjusted, change.high_adjusted)
     return replace(
         change,
-        notes=change.notes if has_interval else (*change.notes, Note.TOO_LARGE),
+        notes=change.notes if has_interval else (*change.notes, VerdictNote.TOO_LARGE),
         answers=tuple(map(_finite_answer, change.answers)),
         low=change.low if has_interval else None,
         high=change.high if has_interval else None,
@@ -57,16 +57,16 @@ def _are_finite(*values: float | None) -> bool:
 
 class _Decision(NamedTuple):
     verdict: Verdict
-    note: Note | None = None
+    note: VerdictNote | None = None
 
 
 # The notes that a decision adds: the next decision, after an adjustment, replaces them.
 _DECISION_NOTES = {
-    Note.DETECTABLE_BUT_SMALL,
-    Note.NO_DIRECTION,
-    Note.ADD_ITEMS,
-    Note.AT_BEST,
-    Note.RUNS_VARY,
+    VerdictNote.DETECTABLE_BUT_SMALL,
+    VerdictNote.NO_DIRECTION,
+    VerdictNote.ADD_ITEMS,
+    VerdictNote.AT_BEST,
+    VerdictNote.RUNS_VARY,
 }
 
 
@@ -91,17 +91,19 @@ def _decide(change: ChangeVerdict, effect: float) -> _Decision:
     # Before the p-value: so few items cannot represent all others, whatever the numbers say.
     if FEW & {*change.notes}:
         return _Decision(Verdict.INCONCLUSIVE)
-    if Note.IDENTICAL in change.notes:
+    if VerdictNote.IDENTICAL in change.notes:
         return _Decision(Verdict.NO_EVIDENCE)
     is_significant = change.p_adjusted is not None and change.p_adjusted < change.alpha
     if is_significant and reaches(abs(effect), change.min_effect):
         if change.side is Side.BOTH:
-            return _Decision(Verdict.CHANGED, Note.NO_DIRECTION)
+            return _Decision(Verdict.CHANGED, VerdictNote.NO_DIRECTION)
         is_harmful = (effect < 0) is (change.side is Side.LOW)
         return _Decision(Verdict.REGRESSED if is_harmful else Verdict.IMPROVED)
     if _is_within_margin(change):
         # With many items, changes that matter to nobody are significant.
-        return _Decision(Verdict.NO_EVIDENCE, Note.DETECTABLE_BUT_SMALL if is_significant else None)
+        return _Decision(
+            Verdict.NO_EVIDENCE, VerdictNote.DETECTABLE_BUT_SMALL if is_significant else None
+        )
     return _decide_inconclusive(change)
 
 
@@ -116,7 +118,7 @@ def _decide_inconclusive(change: ChangeVerdict) -> _Decision:
     if change.remedy is None:
         return _Decision(Verdict.INCONCLUSIVE)
     if change.remedy.is_of_runs:
-        return _Decision(Verdict.INCONCLUSIVE, Note.RUNS_VARY)
+        return _Decision(Verdict.INCONCLUSIVE, VerdictNote.RUNS_VARY)
     if change.remedy.more_trials is None:
-        return _Decision(Verdict.INCONCLUSIVE, Note.ADD_ITEMS)
-    return _Decision(Verdict.INCONCLUSIVE, Note.AT_BEST if change.remedy.at_best else None)
+        return _Decision(Verdict.INCONCLUSIVE, VerdictNote.ADD_ITEMS)
+    return _Decision(Verdict.INCONCLUSIVE, VerdictNote.AT_BEST if change.remedy.at_best else None)

@@ -35,7 +35,7 @@ class AnnotatedAnswers(NamedTuple):
     limit: float = 0.5
 
 
-class Measure(NamedTuple):
+class MeasuredAgreement(NamedTuple):
     """A measure with its 95 % interval. `reason` says why one of both is None."""
 
     value: float | None
@@ -55,10 +55,10 @@ class JudgeAgreement(NamedTuple):
     items: int
     too_kind: int
     too_strict: int
-    share: Measure
-    kappa: Measure
-    bias: Measure
-    correlation: Measure
+    share: MeasuredAgreement
+    kappa: MeasuredAgreement
+    bias: MeasuredAgreement
+    correlation: MeasuredAgreement
 
 
 def measure_agreement(answered: AnnotatedAnswers) -> JudgeAgreement:
@@ -102,19 +102,21 @@ def _sums(first: FloatArray, second: FloatArray) -> FloatArray:
     return np.stack(columns, axis=1)
 
 
-def _share(rows: FloatArray, units: IntArray) -> Measure:
+def _share(rows: FloatArray, units: IntArray) -> MeasuredAgreement:
     estimate = jackknife(rows, units, _equal_share)
     missing = _why_missing(estimate, "no answer is annotated")
     if missing or estimate.spread is None:
-        return missing or Measure(estimate.value, None)
+        return missing or MeasuredAgreement(estimate.value, None)
     variance, degrees = estimate.spread
     # One answer of each item: passes whose variance follows from the share.
     passes = len(rows) if estimate.units == len(rows) else None
     interval = share_interval(estimate.value, variance, estimate.units, degrees, passes, _ALPHA)
-    return Measure(estimate.value, interval)
+    return MeasuredAgreement(estimate.value, interval)
 
 
-def _measure(rows: FloatArray, units: IntArray, statistic: SumStatistic, undefined: str) -> Measure:
+def _measure(
+    rows: FloatArray, units: IntArray, statistic: SumStatistic, undefined: str
+) -> MeasuredAgreement:
     estimate = jackknife(rows, units, statistic)
     missing = _why_missing(estimate, undefined)
     scale = math.tanh if statistic is _fisher_correlation else float
@@ -122,27 +124,29 @@ def _measure(rows: FloatArray, units: IntArray, statistic: SumStatistic, undefin
         return missing._replace(value=None if missing.value is None else scale(missing.value))
     value = scale(estimate.value)
     if estimate.spread is None or estimate.spread.variance == 0.0:
-        return Measure(value, None, "with any item less, the measure is the same or not defined")
+        return MeasuredAgreement(
+            value, None, "with any item less, the measure is the same or not defined"
+        )
     variance, degrees = estimate.spread
     reach = -t_quantile(_ALPHA / 2, degrees) * math.sqrt(variance)
     low, high = scale(estimate.value - reach), scale(estimate.value + reach)
     if statistic is _kappa:
         low, high = max(-1.0, low), min(1.0, high)
-    return Measure(value, Interval(low=low, high=high))
+    return MeasuredAgreement(value, Interval(low=low, high=high))
 
 
-def _without_interval(reason: str | None, measure: Measure) -> Measure:
+def _without_interval(reason: str | None, measure: MeasuredAgreement) -> MeasuredAgreement:
     if reason is None or measure.interval is None:
         return measure
-    return Measure(measure.value, None, reason)
+    return MeasuredAgreement(measure.value, None, reason)
 
 
-def _why_missing(estimate: Jackknifed, undefined: str) -> Measure | None:
+def _why_missing(estimate: Jackknifed, undefined: str) -> MeasuredAgreement | None:
     """The measure without an interval, when it has none."""
     if not math.isfinite(estimate.value):
-        return Measure(None, None, undefined)
+        return MeasuredAgreement(None, None, undefined)
     if estimate.units < MIN_ITEMS:
-        return Measure(
+        return MeasuredAgreement(
             estimate.value,
             None,
             f"{estimate.units} of at least {MIN_ITEMS} items are annotated: there is no interval",

@@ -17,7 +17,7 @@ from mosaico.statistics.trials import FloatArray, IntArray
 from mosaico.statistics.verdict_rules import CONFIDENCE, JudgeDrift
 
 
-class JudgedAnswers(NamedTuple):
+class AnswerScores(NamedTuple):
     """The scores of a run by trace, NaN where missing, with the item and the digest of the answer, 0 without one."""
 
     scores: FloatArray
@@ -40,7 +40,7 @@ class MeasuredDrift(NamedTuple):
         return MeasuredDrift(self.drift._replace(counts=False), 0.0)
 
 
-def measure_drift(before: JudgedAnswers, after: JudgedAnswers) -> MeasuredDrift | None:
+def measure_drift(before: AnswerScores, after: AnswerScores) -> MeasuredDrift | None:
     """The drift over the answers that both runs gave to the same item, and to no other; None without one.
 
     An answer to several items, such as "done", is not the whole answer.
@@ -83,11 +83,11 @@ def _interval(moves: FloatArray, items: IntArray) -> Interval | None:
     return Interval(low=shift.value - reach, high=shift.value + reach)
 
 
-def _keys(run: JudgedAnswers) -> IntArray:
+def _keys(run: AnswerScores) -> IntArray:
     return np.stack([run.items, run.answers], axis=1)
 
 
-def _means(run: JudgedAnswers, positions: IntArray, count: int) -> FloatArray:
+def _means(run: AnswerScores, positions: IntArray, count: int) -> FloatArray:
     """The mean score of each answer; NaN where the run has none."""
     is_judged = np.isfinite(run.scores) & (run.answers != 0)
     positions, scores = positions[is_judged], run.scores[is_judged]

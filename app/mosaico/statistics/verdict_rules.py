@@ -138,7 +138,7 @@ class Answer:
     broken_items: int | None = None
 
 
-class Note(StrEnum):
+class VerdictNote(StrEnum):
     """A remark that a reader of a verdict needs."""
 
     NO_ITEMS = "NO_ITEMS"
@@ -169,40 +169,40 @@ class Note(StrEnum):
 
 
 _SENTENCES = {
-    Note.NO_ITEMS: "No item has a value in both runs.",
-    Note.FEW_ITEMS: (
+    VerdictNote.NO_ITEMS: "No item has a value in both runs.",
+    VerdictNote.FEW_ITEMS: (
         f"Fewer than {MIN_UNITS} items are too few for a verdict: even a change of all of them "
         f"could be chance. At least {MIN_UNITS} items are required."
     ),
-    Note.FEW_CLUSTERS: (
+    VerdictNote.FEW_CLUSTERS: (
         "These clusters are too few, or too unequal, for a verdict: even a change of all of "
         f"them could be chance. At least {MIN_UNITS} clusters of similar size are required."
     ),
-    Note.THESE_ITEMS: "The trials show that these items changed; other items may behave differently.",
-    Note.IDENTICAL: "No item changed between the two runs.",
-    Note.DETECTABLE_BUT_SMALL: "The change is detectable, but smaller than the minimum effect.",
-    Note.NO_DIRECTION: "Whether this is better or worse is not known.",
-    Note.TOO_LARGE: "The numbers are too large to compute with.",
-    Note.ADD_ITEMS: "More trials cannot help because the items differ too much: add items.",
-    Note.RUNS_VARY: (
+    VerdictNote.THESE_ITEMS: "The trials show that these items changed; other items may behave differently.",
+    VerdictNote.IDENTICAL: "No item changed between the two runs.",
+    VerdictNote.DETECTABLE_BUT_SMALL: "The change is detectable, but smaller than the minimum effect.",
+    VerdictNote.NO_DIRECTION: "Whether this is better or worse is not known.",
+    VerdictNote.TOO_LARGE: "The numbers are too large to compute with.",
+    VerdictNote.ADD_ITEMS: "More trials cannot help because the items differ too much: add items.",
+    VerdictNote.RUNS_VARY: (
         "However many trials and items there are, two runs cannot prove that nothing changed: whole runs vary too much for it."
     ),
-    Note.AT_BEST: "The noise between trials is unknown, so this number is a lower bound.",
-    Note.TIE: "The metrics in a MIN or MAX are nearly tied, so its value is biased.",
-    Note.CLIFF: "The value is close to a threshold of its formula and may jump by chance.",
-    Note.UNDEFINED: (
+    VerdictNote.AT_BEST: "The noise between trials is unknown, so this number is a lower bound.",
+    VerdictNote.TIE: "The metrics in a MIN or MAX are nearly tied, so its value is biased.",
+    VerdictNote.CLIFF: "The value is close to a threshold of its formula and may jump by chance.",
+    VerdictNote.UNDEFINED: (
         "One of the runs has no value to compare: it is undefined, or its numbers are too large to compute with."
     ),
-    Note.JUMP: "The value jumps with single items: runs of different items cannot be compared.",
-    Note.TASKS_UNKNOWN: (
+    VerdictNote.JUMP: "The value jumps with single items: runs of different items cannot be compared.",
+    VerdictNote.TASKS_UNKNOWN: (
         "Whether exactly these tasks changed cannot be computed here: it needs the same items in both runs, no clusters,"
         " and means of them (for costs and times with as many trials of an item in both runs). The answer is about other"
         " tasks of this kind."
     ),
-    Note.EXTREME: "A minimum or maximum depends on one trace, so chance cannot be estimated.",
-    Note.ALL_ALIKE: "All items have the same value, so the effect of other items is unknown.",
-    Note.UNPAIRED: "The runs have different items and are compared as two samples.",
-    Note.TYPICAL: (
+    VerdictNote.EXTREME: "A minimum or maximum depends on one trace, so chance cannot be estimated.",
+    VerdictNote.ALL_ALIKE: "All items have the same value, so the effect of other items is unknown.",
+    VerdictNote.UNPAIRED: "The runs have different items and are compared as two samples.",
+    VerdictNote.TYPICAL: (
         "The change is that of a typical trace (the mean of the logarithms): the values themselves are means, which a"
         " few expensive traces may move farther, or the other way."
     ),
@@ -210,7 +210,7 @@ _SENTENCES = {
 
 
 # The notes of units that are too few for any verdict.
-FEW = frozenset({Note.FEW_ITEMS, Note.FEW_CLUSTERS})
+FEW = frozenset({VerdictNote.FEW_ITEMS, VerdictNote.FEW_CLUSTERS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,7 +290,7 @@ class ChangeVerdict:
     clusters: int | None = None
     items_needed: int | None = None
     remedy: Remedy | None = None
-    notes: tuple[Note, ...] = ()
+    notes: tuple[VerdictNote, ...] = ()
     about: About = About.POPULATION
     answers: tuple[Answer, ...] = ()
     tasks: TaskChanges | None = None
@@ -311,7 +311,7 @@ class ChangeVerdict:
         return self.remedy.more_trials
 
 
-def without_change(verdict: Verdict, *notes: Note, n_items: int = 0) -> ChangeVerdict:
+def without_change(verdict: Verdict, *notes: VerdictNote, n_items: int = 0) -> ChangeVerdict:
     """A verdict without numbers, for an invalid run or without items to compare."""
     return ChangeVerdict(
         verdict=verdict,

@@ -29,7 +29,7 @@ from mosaico.triggers.schemas import (
     WebhookSecretCreated,
     WebhookSecretView,
 )
-from mosaico.triggers.service import VerifiedCall
+from mosaico.triggers.service import VerifiedTriggerCall
 from mosaico.triggers.signatures import verify_langfuse_signature, verify_standard_signature
 
 BenchmarkId = Annotated[str, Path(alias="benchmarkId")]
@@ -72,7 +72,7 @@ def _json_body(schema: dict[str, Any]) -> dict[str, Any]:
 )
 def start_runs_by_webhook(
     benchmark_id: BenchmarkId,
-    call: Annotated[VerifiedCall, Depends(verify_standard_signature)],
+    call: Annotated[VerifiedTriggerCall, Depends(verify_standard_signature)],
     _: NoWrongParameters,
     body: RawBody,
     res: Res,
@@ -91,7 +91,7 @@ def start_runs_by_webhook(
     responses=CALL_PROBLEMS,
 )
 def receive_langfuse_event(
-    call: Annotated[VerifiedCall, Depends(verify_langfuse_signature)],
+    call: Annotated[VerifiedTriggerCall, Depends(verify_langfuse_signature)],
     _: NoWrongParameters,
     body: RawBody,
     res: Res,

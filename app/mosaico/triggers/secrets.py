@@ -7,7 +7,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from mosaico.benchmarks.queries import get_benchmark
-from mosaico.core.dependents import DEPENDENTS, MAX_FOUND, Dependent, DependentKind, Owner
+from mosaico.core.dependents import DEPENDENTS, MAX_FOUND, DeletedResource, Dependent, DependentKind
 from mosaico.core.encryption import Secret, SecretBox
 from mosaico.core.errors import Conflict
 from mosaico.core.ids import new_id
@@ -126,7 +126,7 @@ def _decrypt(row: WebhookSecret, box: SecretBox) -> Secret:
     return box.decrypt(row.secret, table="webhook_secrets", row=row.id, column="secret")
 
 
-def _find_secrets_of(session: Session, owner: Owner) -> list[Dependent]:
+def _find_secrets_of(session: Session, owner: DeletedResource) -> list[Dependent]:
     """The webhook secrets of a benchmark: without them, the callers of its webhook are refused."""
     statement = select(WebhookSecret.id, WebhookSecret.created_at).where(
         WebhookSecret.benchmark_id == owner.id
@@ -136,7 +136,7 @@ def _find_secrets_of(session: Session, owner: Owner) -> list[Dependent]:
     return [Dependent("webhook secret", row.id, f"of {format_utc(row.created_at)}") for row in rows]
 
 
-def _delete_secrets_of(session: Session, owner: Owner, now: datetime) -> None:  # noqa: ARG001 - as others
+def _delete_secrets_of(session: Session, owner: DeletedResource, now: datetime) -> None:  # noqa: ARG001 - as others
     for secret in session.scalars(
         select(WebhookSecret).where(WebhookSecret.benchmark_id == owner.id)
     ):

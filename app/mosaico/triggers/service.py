@@ -55,7 +55,7 @@ class WebhookIdReused(Conflict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifiedCall:
+class VerifiedTriggerCall:
     """A call with a valid signature: its ID, the digest of its body and the signing secret."""
 
     call_id: str
@@ -66,7 +66,7 @@ class VerifiedCall:
 def start_runs_by_webhook(
     session: Session,
     benchmark_id: str,
-    call: VerifiedCall,
+    call: VerifiedTriggerCall,
     body: WebhookRunRequest,
     now: datetime,
 ) -> TriggerEvent:
@@ -95,7 +95,7 @@ def start_runs_by_webhook(
 
 
 def record_langfuse_event(
-    session: Session, langfuse_event: LangfuseEvent, call: VerifiedCall, now: datetime
+    session: Session, langfuse_event: LangfuseEvent, call: VerifiedTriggerCall, now: datetime
 ) -> TriggerEvent:
     """Record a Langfuse event and enqueue its runs; a repeated event returns its first record.
 
@@ -324,7 +324,7 @@ def _insert_event(
     now: datetime,
     *,
     dedup_key: str | None = None,
-    call: VerifiedCall | None = None,
+    call: VerifiedTriggerCall | None = None,
     details: dict[str, Any] | None = None,
 ) -> TriggerEvent | None:
     """Insert an event; None when an event holds the key.

@@ -22,7 +22,7 @@ from mosaico.triggers.rules import (
     parse_standard_signature,
 )
 from mosaico.triggers.secrets import list_signing_secrets
-from mosaico.triggers.service import VerifiedCall
+from mosaico.triggers.service import VerifiedTriggerCall
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def verify_standard_signature(
     body: RawBody,
     res: Res,
     signatures: Annotated[str | None, Security(STANDARD)],
-) -> VerifiedCall:
+) -> VerifiedTriggerCall:
     """Verify a Standard Webhooks call with the secrets of the benchmark.
 
     Raises: `BadSignature` alike for a missing or wrong signature, a benchmark without secrets and
@@ -76,7 +76,7 @@ def verify_langfuse_signature(
     body: RawBody,
     res: Res,
     signature: Annotated[str | None, Security(LANGFUSE)],
-) -> VerifiedCall:
+) -> VerifiedTriggerCall:
     """Verify a Langfuse call; raises the same errors as `verify_standard_signature`."""
     call = parse_langfuse_signature(signature, body)
     # Langfuse sends no ID: the signed content, which includes the time, identifies the call.
@@ -92,7 +92,7 @@ def _verify(
     *,
     call_id: str | None,
     body: bytes,
-) -> VerifiedCall:
+) -> VerifiedTriggerCall:
     if call is None or call_id is None:
         raise _refusal(request)
     now = res.clock()
@@ -108,7 +108,7 @@ def _verify(
             f" {MAX_CLOCK_DIFFERENCE.total_seconds():g} s); correct the clock, sign again and resend",
             headers=CHALLENGE,
         )
-    return VerifiedCall(
+    return VerifiedTriggerCall(
         call_id=call_id, fingerprint=digest(body), secret_id=signing_secrets[signer].id
     )
 

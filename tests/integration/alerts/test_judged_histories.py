@@ -15,12 +15,12 @@ from sqlalchemy.orm import Session
 
 from mosaico.alerts import queries
 from mosaico.alerts.evaluation import rule_history
-from mosaico.alerts.evaluation.rule_history import RunReader
+from mosaico.alerts.evaluation.rule_history import RunHistoryReader
 from mosaico.alerts.evaluation.run_evaluation import AlertDecision
 from mosaico.alerts.evaluation.state_memory import memory_of
 from mosaico.alerts.models import AlertState
 from mosaico.alerts.rule_tests import RuleReplay, try_rule
-from mosaico.alerts.rules import Condition, Judgement
+from mosaico.alerts.rules import Condition, RuleOutcome
 from mosaico.alerts.service import StaleDecision, record_decisions
 from mosaico.comparison import stored_run_comparison
 from mosaico.run_store.evaluations import list_evaluations
@@ -208,7 +208,7 @@ def check_rule(service: Service, nights: Nights, rule_id: str) -> None:
     db = service.resources.db
     with db.read() as session:
         rule = queries.get_rule(session, rule_id)
-        history = RunReader(session, "bench-001", "agent-001").read(rule)
+        history = RunHistoryReader(session, "bench-001", "agent-001").read(rule)
         state = session.get(AlertState, (rule_id, "agent-001"))
         stored = {
             evaluation.run_seq: evaluation
@@ -225,7 +225,7 @@ def check_rule(service: Service, nights: Nights, rule_id: str) -> None:
         # A late or rescored run says what the state was when it ended, which a replay orders by nights.
         assert live.state == again.memory.state.status, seq
         assert live.value == (again.assessment.value if again.assessment else None)
-    judged = [seq for seq, live in stored.items() if live.result is not Judgement.LATE]
+    judged = [seq for seq, live in stored.items() if live.result is not RuleOutcome.LATE]
     if state is not None and judged:
         assert memory_of(state) == replayed[-1].memory
         assert state.incident_id is None or state.is_open

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from mosaico.alerts import inbox_view, queries, silences
-from mosaico.core.dependents import Owner
+from mosaico.core.dependents import DeletedResource
 from mosaico.overview import cell_queries
 from mosaico.overview import pages as overview_pages
 from mosaico.overview import queries as overview_queries
@@ -119,7 +119,9 @@ def test_endpoint__in_use_names_some_rules(
     problem = filled.expect_problem(409, "DELETE", "/endpoints/endpoint-1")
     assert len(re.findall(r"\(rule-", problem["detail"])) == 1
     with filled.resources.db.read() as session:
-        assert queries.find_rules_of_endpoint(session, Owner("endpoint", "endpoint-2")) == []
+        assert (
+            queries.find_rules_of_endpoint(session, DeletedResource("endpoint", "endpoint-2")) == []
+        )
 
 
 def test_silences__no_more_than_the_limit_are_open(

@@ -10,7 +10,15 @@ from mosaico.comparison.verdict_text import render_verdict
 from mosaico.formula import compile_formula
 from mosaico.items.formulas.properties import line_of
 from mosaico.items.matrix import ItemRow, matrix_of_rows
-from mosaico.statistics.verdict_rules import FEW, About, Note, Scale, Side, Verdict, VerdictRule
+from mosaico.statistics.verdict_rules import (
+    FEW,
+    About,
+    Scale,
+    Side,
+    Verdict,
+    VerdictNote,
+    VerdictRule,
+)
 from tests.support.compared_runs import MULTIPLE, NUMBER, change_of, compared, passes, run
 
 RATIO = VerdictRule(side=Side.HIGH, scale=Scale.RATIO)
@@ -71,7 +79,7 @@ def test_kpi__with_three_items_is_inconclusive(formula: str, *, paired: bool) ->
     kpi = change_of(before, after, formula, paired=paired)
     assert (kpi.verdict, kpi.n_items) == (Verdict.INCONCLUSIVE, 3)
     if paired:
-        assert Note.FEW_ITEMS in kpi.notes
+        assert VerdictNote.FEW_ITEMS in kpi.notes
 
 
 def test_metric__five_items_with_three_trials_decide_as_five_with_one() -> None:
@@ -90,23 +98,23 @@ def test_metric__five_clusters_that_all_fail_regressed() -> None:
 def test_metric__two_clusters_cannot_decide_and_say_so() -> None:
     change = change_of(run([1.0] * 24, clusters=12), run([0.0] * 24, clusters=12))
     assert change.verdict is Verdict.INCONCLUSIVE
-    assert change.notes == (Note.FEW_CLUSTERS,)
-    assert "At least 4 clusters" in Note.FEW_CLUSTERS.sentence
+    assert change.notes == (VerdictNote.FEW_CLUSTERS,)
+    assert "At least 4 clusters" in VerdictNote.FEW_CLUSTERS.sentence
 
 
 def test_metric__three_items_with_trials_changed_themselves() -> None:
     change = change_of(run([1.0] * 3, trials=5), run([0.0] * 3, trials=5))
     assert (change.verdict, change.about) == (Verdict.REGRESSED, About.TASKS)
-    assert Note.THESE_ITEMS in change.notes
+    assert VerdictNote.THESE_ITEMS in change.notes
     assert not FEW & {*change.notes}
     same = change_of(run([1.0, 0.0, 1.0], trials=5), run([1.0, 1.0, 0.0], trials=5))
-    assert Note.THESE_ITEMS not in same.notes
+    assert VerdictNote.THESE_ITEMS not in same.notes
 
 
 def test_identical_runs__are_no_evidence_with_an_interval() -> None:
     change = change_of(run(passes(0)), run(passes(0)))
     assert (change.verdict, change.p, change.effect) == (Verdict.NO_EVIDENCE, 1.0, 0.0)
-    assert change.notes == (Note.IDENTICAL,)
+    assert change.notes == (VerdictNote.IDENTICAL,)
     # The share of unseen changes that none of 37 items shows: 1 − 0.025^(1/37).
     assert change.high == pytest.approx(0.0949, abs=1e-4)
 
@@ -118,7 +126,7 @@ def test_kpi__threshold_that_only_the_aggregate_crossed_is_no_common_change() ->
     assert change.low is not None
     assert change.high is not None
     assert -1.0 <= change.low < change.high
-    assert Note.CLIFF in change.notes
+    assert VerdictNote.CLIFF in change.notes
 
 
 def test_kpi__threshold_that_is_clearly_crossed_regressed() -> None:
@@ -185,7 +193,7 @@ def test_cost__of_ten_items_with_heavy_tails_says_how_many_items_would_do() -> N
 
 def test_clusters__that_cannot_decide_state_no_detectable_effect() -> None:
     change = change_of(run(passes(2, 36), clusters=12), run(passes(4, 36), clusters=12))
-    assert Note.FEW_CLUSTERS in change.notes
+    assert VerdictNote.FEW_CLUSTERS in change.notes
     assert (change.verdict, change.mde) == (Verdict.INCONCLUSIVE, None)
 
 
@@ -247,20 +255,24 @@ def test_kpi__extremes_have_no_test() -> None:
     assert kpi.effect == pytest.approx(-0.7)
     assert kpi.verdict is Verdict.INCONCLUSIVE
     assert (kpi.p, kpi.low, kpi.high, kpi.mde) == (None, None, None, None)
-    assert kpi.notes == (Note.EXTREME,)
+    assert kpi.notes == (VerdictNote.EXTREME,)
 
 
 def test_kpi__undefined_in_one_run_is_inconclusive() -> None:
     kpi = change_of(run([0.0] * 10), run([1.0] * 10), "1 / A")
-    assert (kpi.verdict, kpi.effect, kpi.notes) == (Verdict.INCONCLUSIVE, None, (Note.UNDEFINED,))
+    assert (kpi.verdict, kpi.effect, kpi.notes) == (
+        Verdict.INCONCLUSIVE,
+        None,
+        (VerdictNote.UNDEFINED,),
+    )
 
 
 def test_unpaired_runs__are_two_samples() -> None:
     change = change_of(run(passes(2, 40)), run(passes(20, 40)), paired=False)
     assert (change.verdict, change.method) == (Verdict.REGRESSED, "t of two samples")
-    assert Note.UNPAIRED in change.notes
+    assert VerdictNote.UNPAIRED in change.notes
     jump = change_of(run(passes(2, 40)), run(passes(20, 40)), "THRESHOLD(A, 0.6)", paired=False)
-    assert jump.notes == (Note.UNPAIRED, Note.JUMP)
+    assert jump.notes == (VerdictNote.UNPAIRED, VerdictNote.JUMP)
 
 
 # In turn the square, the sum of 20 values, and the difference of two values overflow.

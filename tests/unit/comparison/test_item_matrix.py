@@ -18,7 +18,7 @@ from mosaico.items.formulas.properties import ValueRange
 from mosaico.items.matrix import ItemMatrix, ItemRow, matrix_of_rows, pair_items
 from mosaico.kpis.verdict_types import RepeatedTrials
 from mosaico.statistics.trials import reduce_trials
-from mosaico.statistics.verdict_rules import Note
+from mosaico.statistics.verdict_rules import VerdictNote
 
 
 def row(
@@ -109,8 +109,8 @@ def test_kpi_interval__notes_points_and_extremes() -> None:
     intervals = compute(spec).kpi_intervals
     # Six equal values without limits say nothing of others.
     assert intervals["A * 2"].interval is None
-    assert intervals["A * 2"].notes == (Note.ALL_ALIKE,)
-    assert intervals["A.max - A.std"].notes == (Note.EXTREME,)
+    assert intervals["A * 2"].notes == (VerdictNote.ALL_ALIKE,)
+    assert intervals["A.max - A.std"].notes == (VerdictNote.EXTREME,)
     assert intervals["B * 2"].notes == ()
 
 

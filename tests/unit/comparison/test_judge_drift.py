@@ -10,7 +10,7 @@ from mosaico.comparison.child_computation import compute
 from mosaico.comparison.comparison_spec import ComparisonSpec, MetricComparisonSpec
 from mosaico.comparison.verdict_text import render_verdict
 from mosaico.items.matrix import ItemMatrix, ItemRow, answer_digest, matrix_of_rows
-from mosaico.statistics.judge_drift import JudgedAnswers, measure_drift
+from mosaico.statistics.judge_drift import AnswerScores, measure_drift
 from mosaico.statistics.verdict_rules import (
     About,
     ChangeVerdict,
@@ -104,10 +104,10 @@ def test_steady_judge__leaves_the_verdict_as_it_is() -> None:
     assert "judge" not in render_verdict("LLM_JUDGE", change, Scale.RATE).explanation
 
 
-def judged(scores: Sequence[float], answers: Sequence[int] | None = None) -> JudgedAnswers:
+def judged(scores: Sequence[float], answers: Sequence[int] | None = None) -> AnswerScores:
     items = np.arange(len(scores))
     digests = items + 1 if answers is None else np.array(answers)
-    return JudgedAnswers(np.array(scores), items, digests)
+    return AnswerScores(np.array(scores), items, digests)
 
 
 def test_drift__by_hand() -> None:
@@ -166,8 +166,8 @@ def test_drift__needs_equal_answers_of_the_same_item() -> None:
 
 
 def test_shift__has_an_interval_by_items() -> None:
-    def judged(scores: list[float], items: Sequence[int]) -> JudgedAnswers:
-        return JudgedAnswers(np.array(scores), np.array(items), np.arange(1, len(scores) + 1))
+    def judged(scores: list[float], items: Sequence[int]) -> AnswerScores:
+        return AnswerScores(np.array(scores), np.array(items), np.arange(1, len(scores) + 1))
 
     moves = [0.1, 0.3] * 10
     single = measure_drift(

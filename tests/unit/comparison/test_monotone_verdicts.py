@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mosaico.statistics.margins import MarginOutcome, assess_drop, harm_of
-from mosaico.statistics.verdict_rules import ChangeVerdict, Note, Verdict
+from mosaico.statistics.verdict_rules import ChangeVerdict, Verdict, VerdictNote
 from tests.support.compared_runs import change_of, passes, run
 
 SEVERITY = {
@@ -53,7 +53,7 @@ def test_gate__one_more_failed_item_is_never_milder(
     first, second = (change_of(run(before), run(values)) for values in (after, worse))
     # Identical runs leave room for a change of 9 % that was not
     # seen: more than one failed item does.
-    if Note.IDENTICAL not in first.notes:
+    if VerdictNote.IDENTICAL not in first.notes:
         assert severity[outcome(second, margin)] >= severity[outcome(first, margin)]
 
 

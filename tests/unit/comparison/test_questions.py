@@ -14,10 +14,10 @@ from mosaico.items.matrix import ItemMatrix, ItemRow, matrix_of_rows
 from mosaico.statistics.verdict_rules import (
     About,
     ChangeVerdict,
-    Note,
     Scale,
     Side,
     Verdict,
+    VerdictNote,
     VerdictRule,
 )
 from tests.support.compared_runs import MULTIPLE, RATE
@@ -94,8 +94,8 @@ def test_clusters__cannot_say_whether_their_tasks_changed_and_say_so() -> None:
     before, after = (tried([[value] * 5] * 24, clusters=2) for value in (1.0, 0.0))
     asked, data = change_of(before, after, About.TASKS), change_of(before, after)
     assert (asked.about, data.about) == (About.POPULATION, About.POPULATION)
-    assert Note.TASKS_UNKNOWN in asked.notes
-    assert Note.TASKS_UNKNOWN not in data.notes
+    assert VerdictNote.TASKS_UNKNOWN in asked.notes
+    assert VerdictNote.TASKS_UNKNOWN not in data.notes
 
 
 def test_costs_of_unequal_trials__are_about_other_tasks() -> None:

@@ -11,7 +11,7 @@ from mosaico.comparison.baseline_comparison import compute_in_child
 from mosaico.comparison.category_values import categories_of, values_by_category
 from mosaico.comparison.comparison_rules import RunComparison
 from mosaico.comparison.pair_comparison import RunPair, compare
-from mosaico.comparison.power import BenchmarkSize, MeasuredRuns, estimate_powers
+from mosaico.comparison.power import BenchmarkSize, PowerRuns, estimate_powers
 from mosaico.comparison.schemas import Comparison
 from mosaico.items.matrix import ItemMatrix, pair_items
 from mosaico.kpis.verdict_types import ValueVerdict
@@ -70,6 +70,6 @@ def check_stored_run(pair: RunPair) -> None:
 
 
 def check_estimates(pair: RunPair, previous: ItemMatrix | None) -> None:
-    runs = MeasuredRuns("run-1", pair.candidate.plan, pair.candidate.items, previous)
+    runs = PowerRuns("run-1", pair.candidate.plan, pair.candidate.items, previous)
     for size in SIZES:
         assert_no_failure([view.explanation for view in estimate_powers(runs, size)])

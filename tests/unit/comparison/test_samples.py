@@ -24,7 +24,7 @@ from mosaico.comparison.verdict_text import render_verdict
 from mosaico.statistics.change import UnitInfluences
 from mosaico.statistics.trials import FloatArray
 from mosaico.statistics.two_samples import SampledShare, share_change_test
-from mosaico.statistics.verdict_rules import ALPHA, ChangeVerdict, Note, Scale, Verdict
+from mosaico.statistics.verdict_rules import ALPHA, ChangeVerdict, Scale, Verdict, VerdictNote
 from mosaico.statistics.whole_runs import RunEffect
 from tests.support.references import IN_ONE_PROCESS, Reference
 
@@ -81,7 +81,7 @@ def test_cost_per_pass__is_that_of_a_typical_trace_and_counts_passes() -> None:
     assert (change.baseline_value, change.value) == (2.0, 4.0)
     assert change.effect == pytest.approx(2.0)
     assert change.verdict is Verdict.REGRESSED
-    assert Note.TYPICAL in change.notes
+    assert VerdictNote.TYPICAL in change.notes
 
 
 @pytest.mark.prove
@@ -115,7 +115,7 @@ def test_costs_of_samples__are_those_of_a_typical_trace_and_say_so() -> None:
     assert change.value is not None
     assert change.baseline_value is not None
     assert change.value < change.baseline_value
-    assert Note.TYPICAL in change.notes
+    assert VerdictNote.TYPICAL in change.notes
     text = render_verdict("COST", change, Scale.RATIO).explanation
     assert "typical trace" in text
     assert "fell" not in text

@@ -12,7 +12,7 @@ from mosaico.comparison.schemas import CategoryMetric
 from mosaico.comparison.value_failures import ValueFailures
 from mosaico.kpis.verdict_types import ValueVerdict
 from mosaico.metrics.providers.operation import ToolCallSuccessRate
-from mosaico.statistics.verdict_rules import Note, Verdict
+from mosaico.statistics.verdict_rules import Verdict, VerdictNote
 from tests.support.random_benchmarks import RandomBenchmark, measure_runs
 from tests.support.service import JSON, pair
 
@@ -74,7 +74,7 @@ def test_metric_without_values__is_missing_and_the_others_are_judged(
 ) -> None:
     runs = measured(traces(calls=before), traces(10, calls=after))
     found = verdicts(runs)
-    assert (found[RATE].verdict, found[RATE].notes) == (Verdict.INVALID, (Note.NO_ITEMS,))
+    assert (found[RATE].verdict, found[RATE].notes) == (Verdict.INVALID, (VerdictNote.NO_ITEMS,))
     for name in ("ACCURACY", "quality"):
         assert found[name].verdict is Verdict.REGRESSED
         assert found[name].effect == pytest.approx(-10 / 30)
@@ -89,7 +89,7 @@ def test_rate_of_calls__that_all_succeed_is_like_any_other_rate_of_1() -> None:
     # Nothing changed in 30 items: another one may still change in 1 - 0.025^(1/30) of all.
     assert (rate.low, rate.high) == pytest.approx((-0.11570, 0.0), abs=1e-5)
     assert (rate.low, rate.high, rate.verdict) == (accuracy.low, accuracy.high, accuracy.verdict)
-    assert Note.IDENTICAL in rate.notes
+    assert VerdictNote.IDENTICAL in rate.notes
     # Wilson for 30 of 30 with t of 29 degrees, 2.04523: 30 / (30 + 2.04523²) = 0.87763.
     values = rate_of_all(runs)
     assert (values.value, values.interval_high, values.reason) == (1.0, 1.0, None)
@@ -100,7 +100,7 @@ def test_one_item__with_a_kpi_beyond_1_has_no_verdict_and_no_error() -> None:
     kpi = {"greatest": "MAX(BLEU, BLEU) * 100"}
     found = verdicts(measured([pair(1)], [pair(1)], kpi, ["BLEU"]))
     assert found["greatest"].verdict is Verdict.INCONCLUSIVE
-    assert found["greatest"].notes == (Note.IDENTICAL, Note.FEW_ITEMS)
+    assert found["greatest"].notes == (VerdictNote.IDENTICAL, VerdictNote.FEW_ITEMS)
     assert found["greatest"].value == pytest.approx(100.0)
 
 

@@ -6,7 +6,13 @@ import pytest
 
 from mosaico.comparison.verdict_text import describe_runs_evidence, explain
 from mosaico.kpis.series_types import RunsEvidence, SeriesEvent, SeriesStatus
-from mosaico.statistics.verdict_rules import ChangeMethod, ChangeVerdict, Note, Scale, Verdict
+from mosaico.statistics.verdict_rules import (
+    ChangeMethod,
+    ChangeVerdict,
+    Scale,
+    Verdict,
+    VerdictNote,
+)
 
 CHANGE = ChangeVerdict(
     verdict=Verdict.INCONCLUSIVE,
@@ -49,17 +55,17 @@ def test_explain__a_proved_small_change_is_not_called_chance() -> None:
 
 def test_explain__identical_runs_rule_nothing_out_for_other_items() -> None:
     same = replace(
-        CHANGE, verdict=Verdict.NO_EVIDENCE, effect=0.0, value=0.95, notes=(Note.IDENTICAL,)
+        CHANGE, verdict=Verdict.NO_EVIDENCE, effect=0.0, value=0.95, notes=(VerdictNote.IDENTICAL,)
     )
     text = explain("quality", same, Scale.RATE)
     assert "ruled out" not in text
-    assert text.endswith(Note.IDENTICAL.sentence)
+    assert text.endswith(VerdictNote.IDENTICAL.sentence)
 
 
 def test_explain__few_items_are_the_reason() -> None:
-    text = explain("quality", replace(CHANGE, notes=(Note.FEW_ITEMS,)), Scale.RATE)
+    text = explain("quality", replace(CHANGE, notes=(VerdictNote.FEW_ITEMS,)), Scale.RATE)
     assert "chance alone explains" not in text
-    assert Note.FEW_ITEMS.sentence in text
+    assert VerdictNote.FEW_ITEMS.sentence in text
 
 
 def test_explain__a_p_value_is_labelled_as_adjusted() -> None:

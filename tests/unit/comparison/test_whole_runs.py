@@ -27,11 +27,11 @@ from mosaico.items.matrix import ItemMatrix
 from mosaico.run_store.series_points import StoredPoint, kpi_series
 from mosaico.statistics.verdict_rules import (
     ChangeVerdict,
-    Note,
     RunsBasis,
     Scale,
     Side,
     Verdict,
+    VerdictNote,
     VerdictRule,
 )
 from mosaico.statistics.whole_runs import MeasuredRuns
@@ -131,7 +131,7 @@ def test_runs_that_vary__are_named_where_neither_trials_nor_items_help() -> None
     before, after = (matrix_of(CELL, values) for values in values_of_runs(CELL, no_change(2), rng))
     change = change_of(before, after, run_sd=0.03)
     assert change.verdict is Verdict.INCONCLUSIVE
-    assert Note.RUNS_VARY in change.notes
+    assert VerdictNote.RUNS_VARY in change.notes
     assert change.more_trials is None
 
 

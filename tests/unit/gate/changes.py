@@ -9,10 +9,10 @@ from mosaico.statistics.decisions import decide_verdict
 from mosaico.statistics.verdict_rules import (
     ChangeMethod,
     ChangeVerdict,
-    Note,
     Scale,
     Side,
     Verdict,
+    VerdictNote,
 )
 
 
@@ -24,7 +24,7 @@ def judged(
     side: Side = Side.LOW,
     items: int = 40,
     adjusted_half_width: float | None = None,
-    notes: tuple[Note, ...] = (),
+    notes: tuple[VerdictNote, ...] = (),
 ) -> ChangeVerdict:
     """A rate that changed by `effect`, with its interval, if any."""
     adjusted = half_width if adjusted_half_width is None else adjusted_half_width

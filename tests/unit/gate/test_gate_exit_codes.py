@@ -12,9 +12,9 @@ from mosaico.gating.rules import GateOutcome, GateTerms, decide
 from mosaico.kpis.verdict_types import RunVerdict
 from mosaico.statistics.verdict_rules import (
     ChangeVerdict,
-    Note,
     Side,
     Verdict,
+    VerdictNote,
 )
 from tests.unit.gate.changes import NO_TERMS, SAME, UNSURE, WORSE, compared, judged
 
@@ -22,7 +22,7 @@ from tests.unit.gate.changes import NO_TERMS, SAME, UNSURE, WORSE, compared, jud
 @pytest.mark.parametrize("effect", [-0.2, 0.2])
 def test_gate__significant_change_without_a_direction_is_changed(effect: float) -> None:
     change = judged(effect, 0.1, 0.001, side=Side.BOTH)
-    assert (change.verdict, Note.NO_DIRECTION in change.notes) == (Verdict.CHANGED, True)
+    assert (change.verdict, VerdictNote.NO_DIRECTION in change.notes) == (Verdict.CHANGED, True)
     result = decide(compared({"quality": change}), GateTerms(inconclusive_passes=True))
     [check] = result.checks
     assert (check.outcome, result.exit_code) == (GateOutcome.CHANGED, 4)
@@ -35,7 +35,7 @@ def test_gate__insignificant_change_without_a_direction_is_as_any_other() -> Non
     ):
         [check] = decide(compared({"quality": change}), NO_TERMS).checks
         assert (change.verdict, check.outcome) == (verdict, outcome)
-        assert Note.NO_DIRECTION not in change.notes
+        assert VerdictNote.NO_DIRECTION not in change.notes
 
 
 @pytest.mark.parametrize(

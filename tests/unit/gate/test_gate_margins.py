@@ -5,8 +5,8 @@ import pytest
 from mosaico.gating.rules import GateOutcome, GateTerms, decide
 from mosaico.statistics.verdict_rules import (
     ChangeVerdict,
-    Note,
     Side,
+    VerdictNote,
 )
 from tests.unit.gate.changes import SAME, UNSURE, WORSE, compared, judged
 
@@ -52,7 +52,7 @@ def test_non_inferiority__follows_the_interval(kpi: ChangeVerdict, outcome: Gate
 
 
 def test_non_inferiority__too_few_items_prove_nothing() -> None:
-    alike = judged(0.0, 0.0, 1.0, items=3, notes=(Note.IDENTICAL, Note.FEW_ITEMS))
+    alike = judged(0.0, 0.0, 1.0, items=3, notes=(VerdictNote.IDENTICAL, VerdictNote.FEW_ITEMS))
     result = decide(
         compared({"quality": alike}), GateTerms(non_inferiority_margins={"quality": 0.05})
     )
@@ -73,7 +73,7 @@ def test_non_inferiority__too_few_items_prove_nothing() -> None:
 def test_non_inferiority__unchanged_items_prove_it_when_there_are_many(
     items: int, outcome: GateOutcome
 ) -> None:
-    like = judged(0.0, 0.0, 1.0, items=items, notes=(Note.IDENTICAL,))
+    like = judged(0.0, 0.0, 1.0, items=items, notes=(VerdictNote.IDENTICAL,))
     result = decide(
         compared({"quality": like}), GateTerms(non_inferiority_margins={"quality": 0.05})
     )

@@ -7,8 +7,8 @@ from mosaico.gating.reports import (
 )
 from mosaico.gating.rules import GateOutcome, GateTerms, decide, with_remarks
 from mosaico.statistics.verdict_rules import (
-    Note,
     Verdict,
+    VerdictNote,
     without_change,
 )
 from tests.unit.gate.changes import NO_TERMS, SAME, compared, judged
@@ -21,7 +21,7 @@ def test_gate__explains_what_is_not_proved() -> None:
 
 
 def test_gate__identical_runs_pass_with_the_share_that_is_unknown() -> None:
-    same = judged(0.0, 0.0, 1.0, items=37, notes=(Note.IDENTICAL,))
+    same = judged(0.0, 0.0, 1.0, items=37, notes=(VerdictNote.IDENTICAL,))
     result = decide(compared({"quality": same}), NO_TERMS)
     # 1 - 0.025 ** (1 / 37) = 0.0949
     assert (result.outcome, result.exit_code) == (GateOutcome.PASS, 0)
@@ -30,7 +30,7 @@ def test_gate__identical_runs_pass_with_the_share_that_is_unknown() -> None:
 
 
 def test_gate__requested_metric_without_values_is_invalid_with_its_name() -> None:
-    missing = without_change(Verdict.INVALID, Note.NO_ITEMS)
+    missing = without_change(Verdict.INVALID, VerdictNote.NO_ITEMS)
     comparison = compared(
         {}, metrics={"ACCURACY": SAME, "TASK_PASSED": missing}, primary="ACCURACY"
     )
@@ -61,8 +61,8 @@ def test_gate__items_that_detect_nothing_name_the_number_that_would_do() -> None
 
 def test_gate__samples_say_what_their_change_is() -> None:
     # 0.035 to 0.107 USD beside +76 % needs a reason.
-    cost = judged(0.4, 0.01, 0.1, notes=(Note.TYPICAL,))
-    passes = judged(-0.03, 0.1, 0.07, notes=(Note.UNPAIRED,))
+    cost = judged(0.4, 0.01, 0.1, notes=(VerdictNote.TYPICAL,))
+    passes = judged(-0.03, 0.1, 0.07, notes=(VerdictNote.UNPAIRED,))
     result = decide(compared({"cost": cost, "passes": passes, "quality": SAME}), NO_TERMS)
     lines = list(sentences(with_remarks(result, is_file=True)))
     assert [line for line in lines if line.startswith("cost: ") and "typical trace" in line]

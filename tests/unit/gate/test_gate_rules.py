@@ -9,9 +9,9 @@ from mosaico.gating.rules import GateOutcome, GateTerms, NothingToGate, decide
 from mosaico.kpis.verdict_types import RunVerdict
 from mosaico.statistics.verdict_rules import (
     ChangeVerdict,
-    Note,
     Side,
     Verdict,
+    VerdictNote,
     without_change,
 )
 from tests.unit.gate.changes import NO_TERMS, SAME, UNSURE, WORSE, compared, judged
@@ -42,7 +42,7 @@ def test_gate__outcome_is_the_worst_of_its_checks() -> None:
 
 
 def test_gate__regression_outranks_an_unmeasured_kpi() -> None:
-    without_items = without_change(Verdict.INVALID, Note.NO_ITEMS)
+    without_items = without_change(Verdict.INVALID, VerdictNote.NO_ITEMS)
     for further_kpis, outcome in (
         ({"b": WORSE}, "REGRESSION"),
         ({"b": SAME, "c": UNSURE}, "INVALID"),
@@ -68,7 +68,7 @@ def test_gate__several_checks_are_judged_by_their_adjusted_intervals() -> None:
 
 
 def test_gate__too_few_clusters_prove_nothing() -> None:
-    few = judged(-0.9, 0.05, 0.001, notes=(Note.FEW_CLUSTERS,))
+    few = judged(-0.9, 0.05, 0.001, notes=(VerdictNote.FEW_CLUSTERS,))
     assert few.verdict is Verdict.INCONCLUSIVE
     result = decide(compared({"quality": few}), NO_TERMS)
     # As the verdict: a gate fails exactly where the run regressed.

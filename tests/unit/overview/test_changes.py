@@ -12,9 +12,9 @@ from mosaico.overview.changes import (
     ChangeOutcome,
     IncidentSpan,
     JudgedAs,
-    Judgement,
     NewsRun,
     Pair,
+    StatedJudgement,
     count_changes,
     list_changes,
 )
@@ -56,8 +56,8 @@ def closed(first: int, resolution: str, at: datetime, **fields: Any) -> Incident
     return incident(first, 1, **{**ended, **fields})
 
 
-def judged(verdict: JudgedAs, at: datetime) -> Judgement:
-    return Judgement(verdict, at, "key-1", "the price list is old")
+def judged(verdict: JudgedAs, at: datetime) -> StatedJudgement:
+    return StatedJudgement(verdict, at, "key-1", "the price list is old")
 
 
 def group_of(change: Change, since: datetime = DAY) -> ChangeGroup | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from mosaico.statistics.verdict_rules import ChangeVerdict, Note, Side, Verdict
+from mosaico.statistics.verdict_rules import ChangeVerdict, Side, Verdict, VerdictNote
 from tests.support.run_campaign import (
     CAMPAIGN_ERRORS,
     FOUND,
@@ -100,7 +100,7 @@ def settle(design: Design, scenario: Scenario, pairs: int, margin: float) -> Set
     for _ in range(pairs):
         change = judge_by_margin(draw_pair(design, random), scenario, margin)
         # Without several trials the number is "at least".
-        if change.more_trials is None or Note.AT_BEST in change.notes:
+        if change.more_trials is None or VerdictNote.AT_BEST in change.notes:
             continue
         asked_count += 1
         more = replace(design, trials=design.trials + change.more_trials)

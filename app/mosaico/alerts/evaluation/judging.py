@@ -27,8 +27,8 @@ from mosaico.alerts.rules import (
     AlertStatus,
     Assessment,
     Condition,
-    Judgement,
     Observation,
+    RuleOutcome,
     RuleSpec,
     RuleState,
     RunSpan,
@@ -79,13 +79,13 @@ class Assessed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+class RuleEvaluation:
     """What a rule made of one run: `result` is None for a run that is not valid, and `assessment` where
     the condition was not evaluated. `memory` is what the rule remembers after it.
     """
 
     run: PastRun
-    result: Judgement | None
+    result: RuleOutcome | None
     assessment: Assessment | None
     change: StateChange
     memory: Memory
@@ -145,23 +145,23 @@ class Judge:
         self.memory = memory or Memory()
         self._nights: list[tuple[int, Memory]] = []
 
-    def replay(self, runs: Sequence[PastRun]) -> list[Evaluation]:
+    def replay(self, runs: Sequence[PastRun]) -> list[RuleEvaluation]:
         """The evaluation of each run, in the order in which they were judged."""
         return [self.judge(run) for run in in_order(runs)]
 
-    def judge(self, run: PastRun) -> Evaluation:
+    def judge(self, run: PastRun) -> RuleEvaluation:
         """The evaluation of the next run."""
         if not run.is_valid:
             return self._unchanged(run, None, None)
         if not run.has_new_data and not run.is_other_data:
-            return self._unchanged(run, Judgement.SAME_DATA, self.assess_alone(run))
+            return self._unchanged(run, RuleOutcome.SAME_DATA, self.assess_alone(run))
         if run.is_late:
             return self._judge_late(run)
         assessed = self.assess(run, self.memory)
         self.memory, change = remember(self._spec, self.memory, run, assessed, run.completed_at)
         self._nights.append((run.night, self.memory))
         result = result_of(assessed.assessment, self.memory.state)
-        evaluation = Evaluation(
+        evaluation = RuleEvaluation(
             run=run,
             result=result,
             assessment=assessed.assessment,
@@ -189,20 +189,20 @@ class Judge:
             (memory for night, memory in reversed(self._nights) if night <= run.night), Memory()
         )
 
-    def _judge_late(self, run: PastRun) -> Evaluation:
+    def _judge_late(self, run: PastRun) -> RuleEvaluation:
         memory = self.memory_at(run)
         assessed = self.assess(run, memory)
         change = late_change(self._spec, memory, run, assessed, run.completed_at)
-        return self._unchanged(run, Judgement.LATE, assessed.assessment, change)
+        return self._unchanged(run, RuleOutcome.LATE, assessed.assessment, change)
 
     def _unchanged(
         self,
         run: PastRun,
-        result: Judgement | None,
+        result: RuleOutcome | None,
         assessment: Assessment | None,
         notification: AlertEventState | None = None,
-    ) -> Evaluation:
-        return Evaluation(
+    ) -> RuleEvaluation:
+        return RuleEvaluation(
             run=run,
             result=result,
             assessment=assessment,
@@ -328,21 +328,21 @@ def late_change(
     return AlertEventState.LATE if is_page and run.has_new_data else None
 
 
-def result_of(assessment: Assessment, state: RuleState) -> Judgement:
+def result_of(assessment: Assessment, state: RuleState) -> RuleOutcome:
     """What a rule made of a run with new data, with the state after it."""
     match assessment.outcome:
         case AlertOutcome.BREACH:
-            return Judgement.FIRED if state.open else Judgement.PENDING
+            return RuleOutcome.FIRED if state.open else RuleOutcome.PENDING
         case AlertOutcome.HEALTHY:
-            return Judgement.NO_BREACH
+            return RuleOutcome.NO_BREACH
         case AlertOutcome.WARMUP:
-            return Judgement.NO_HISTORY
+            return RuleOutcome.NO_HISTORY
         case _:
-            return Judgement.NO_VALUE
+            return RuleOutcome.NO_VALUE
 
 
 def explain_run(
-    result: Judgement,
+    result: RuleOutcome,
     alone: str,
     state: AlertStatus,
     *,
@@ -350,10 +350,10 @@ def explain_run(
     is_rescored: bool = False,
 ) -> str:
     """The explanation of an evaluation; `alone` is that of the condition."""
-    if result is Judgement.SAME_DATA:
+    if result is RuleOutcome.SAME_DATA:
         earlier = f"the run of {format_utc(same_data_at)}" if same_data_at else "an earlier run"
         reason = f"The run has the same data as {earlier}: the state stays {state}."
-    elif result is Judgement.LATE:
+    elif result is RuleOutcome.LATE:
         cause = "scores an earlier run again" if is_rescored else "ended after a later one"
         reason = f"The run {cause}: it is judged for its own night, and the state stays {state}."
     else:

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from mosaico.alerts import queries
 from mosaico.alerts.evaluation.judging import SeriesInput
-from mosaico.alerts.evaluation.rule_history import RuleHistory, RunReader, ValueHistory
+from mosaico.alerts.evaluation.rule_history import RuleHistory, RunHistoryReader, ValueHistory
 from mosaico.alerts.evaluation.rule_memory import Memory
 from mosaico.alerts.evaluation.rule_series import series_name, watches_levels
 from mosaico.alerts.evaluation.state_memory import memory_of
@@ -53,7 +53,7 @@ class EvidenceReader:
         self._session = session
         self._result, self._run = result, run
         self._histories: dict[tuple[RunSpan, ...], tuple[list[PastRun], MeasurementHistory]] = {}
-        self._all_runs: RunReader | None = None
+        self._all_runs: RunHistoryReader | None = None
 
     def read(self, rule: AlertRule) -> RuleEvidence:
         state = queries.get_state(self._session, rule.id, self._run_agent)
@@ -94,7 +94,9 @@ class EvidenceReader:
     def _replayed(self, rule: AlertRule) -> RuleHistory | None:
         """None for a value that cannot be computed any more: a rule never fails a run."""
         if self._all_runs is None:
-            self._all_runs = RunReader(self._session, self._result.benchmark_id, self._run_agent)
+            self._all_runs = RunHistoryReader(
+                self._session, self._result.benchmark_id, self._run_agent
+            )
         try:
             return self._all_runs.read(rule)
         except Unavailable:  # the database is away: the job is tried again

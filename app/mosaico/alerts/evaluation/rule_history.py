@@ -81,7 +81,7 @@ class ValueHistory:
         return SeriesInput(self.levels.get(run.seq, {}), scale, measurement.spec.harm)
 
 
-class RunReader:
+class RunHistoryReader:
     """The last runs of one agent, and their values; each value is read once, however many rules watch it."""
 
     def __init__(self, session: Session, benchmark_id: str, agent_id: str) -> None:

@@ -44,8 +44,8 @@ from mosaico.core.web.forms.page_filters import PageFilters, SentFilters
 from mosaico.core.web.forms.sent_fields import SentForm
 from mosaico.core.web.page_paths import alert_page_path, path_of, rule_page_path
 from mosaico.core.web.pages import (
+    ComputedRequest,
     Crumb,
-    Question,
     build_url,
     list_in_api,
     reader_zone,
@@ -140,7 +140,7 @@ def show_rule(
         outcome = try_backtest(res, request_body)
         if outcome.backtest:
             body = request_body.model_dump(mode="json", by_alias=True, exclude_none=True)
-            question = Question("/alert-configs/backtest", body)
+            question = ComputedRequest("/alert-configs/backtest", body)
         if draft := draft_rule(view.model_dump(mode="json", by_alias=True)):
             compared = compare_backtests(
                 res, draft, None, choice, name=row["watched"], agent_id=agent or None, days=days

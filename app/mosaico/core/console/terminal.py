@@ -18,7 +18,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from mosaico.core.console.help_lines import format_whole_names
 from mosaico.core.console.option_groups import expand_option_groups
-from mosaico.core.console.usage_errors import ReportedUsage
+from mosaico.core.console.usage_errors import UsageErrorReporter
 from mosaico.core.errors import AppError, BadUsage
 from mosaico.core.text import JOINERS
 
@@ -71,7 +71,7 @@ DryRun = Annotated[
 ]
 
 
-class _ReportedUsage(ReportedUsage):
+class _ReportedUsage(UsageErrorReporter):
     def report_usage(self, message: str, hint: str, *, wants_json: bool) -> NoReturn:
         error = WrongUsage(message, hint=hint)
         report_error(error, OutputFormat.JSON if wants_json else OutputFormat.TABLE)

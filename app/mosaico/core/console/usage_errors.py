@@ -14,7 +14,7 @@ _PRINTS_HELP: Final = "NoArgsIsHelpError"
 _FORMAT_OPTION: Final = "--format"
 
 
-class ReportedUsage:
+class UsageErrorReporter:
     """Makes a command or group report the errors in its arguments."""
 
     # Untyped: typer exports no names for the context and the base of both classes.

@@ -59,7 +59,7 @@ NO_PARTS: Final[Mapping[str, str]] = MappingProxyType({})
 VERDICT_WORDS: Final = {"true": "it was real", "noise": "a false alarm"}
 
 
-class Question(NamedTuple):
+class ComputedRequest(NamedTuple):
     """A POST of the API, by its path and its body, that computes something and changes nothing."""
 
     path: str
@@ -125,7 +125,7 @@ def render_page(
     nav: str = "",
     api: str | None = None,
     api_parts: Mapping[str, str] = NO_PARTS,
-    api_question: Question | None = None,
+    api_question: ComputedRequest | None = None,
     has_secrets: bool = False,
     status: int = HTTPStatus.OK,
     **context: Any,
@@ -276,7 +276,7 @@ def _frame(
     nav: str,
     api: str | None,
     api_parts: Mapping[str, str] = NO_PARTS,
-    api_question: Question | None = None,
+    api_question: ComputedRequest | None = None,
     status: int,
 ) -> _Frame:
     resources: Resources = request.app.state.resources
@@ -311,7 +311,7 @@ def _version() -> str:
     return version("mosaico")
 
 
-def _curl(base: str, paths: Iterable[str], question: Question | None) -> str:
+def _curl(base: str, paths: Iterable[str], question: ComputedRequest | None) -> str:
     """A command for all data of a page: it prints a document for each address."""
     command = 'curl -H "Authorization: Bearer $MOSAICO_API_KEY"'
     reads = f"{command} {shlex.join(f'{base}{path}' for path in paths)}"

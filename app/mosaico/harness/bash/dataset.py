@@ -64,7 +64,7 @@ class DatasetTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dataset:
+class BashDataset:
     """The valid tasks of a dataset in order, and the findings of its other lines."""
 
     entries: tuple[DatasetTask, ...]
@@ -83,18 +83,18 @@ class _InvalidLine(Exception):
     """A line is not a valid task."""
 
 
-def load_dataset(path: Path) -> Dataset:
+def load_dataset(path: Path) -> BashDataset:
     """A dataset without errors, its checks included. Raises: UnreadableInput, InvalidDataset."""
     return require_valid(read_dataset(path), str(path))
 
 
-def read_dataset(path: Path) -> Dataset:
+def read_dataset(path: Path) -> BashDataset:
     """A dataset with the findings of its lines. Raises: UnreadableInput."""
     with open_input(path) as file:
         return parse_dataset(bounded_lines(file))
 
 
-def require_valid(dataset: Dataset, name: str) -> Dataset:
+def require_valid(dataset: BashDataset, name: str) -> BashDataset:
     """The dataset itself. Raises: InvalidDataset with the lines that have errors."""
     errors = [finding for finding in lint(dataset) if finding.severity is LintSeverity.ERROR]
     if errors:
@@ -123,7 +123,7 @@ def bounded_lines(file: BinaryIO) -> Iterator[bytes]:
             return
 
 
-def parse_dataset(lines: Iterable[bytes]) -> Dataset:
+def parse_dataset(lines: Iterable[bytes]) -> BashDataset:
     """The tasks and findings of these lines; an empty dataset is an error."""
     entries: list[DatasetTask] = []
     findings: list[DatasetFinding] = []
@@ -145,11 +145,11 @@ def parse_dataset(lines: Iterable[bytes]) -> Dataset:
             entries.append(DatasetTask(line=number, task=task))
     if not entries and not findings:
         findings.append(_error(0, "the dataset has no task; write one JSON object per line"))
-    return Dataset(entries=tuple(entries), findings=tuple(findings))
+    return BashDataset(entries=tuple(entries), findings=tuple(findings))
 
 
 def select_tasks(
-    dataset: Dataset, categories: Sequence[str], task_ids: Sequence[str]
+    dataset: BashDataset, categories: Sequence[str], task_ids: Sequence[str]
 ) -> list[EvalTask]:
     """The tasks of these categories and ids; no category or no id selects all. Raises: BadUsage."""
     _require_known("category", categories, {task.category for task in dataset.tasks})
@@ -167,7 +167,7 @@ def select_tasks(
     return tasks
 
 
-def lint(dataset: Dataset) -> list[DatasetFinding]:
+def lint(dataset: BashDataset) -> list[DatasetFinding]:
     """All findings by line: those of reading the lines, then those of the checks."""
     findings = [
         *dataset.findings,

@@ -43,7 +43,7 @@ class ChangedCheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
+class ReplayAgreement:
     """How far two reports of the same attempts agree; unstable checks are not counted."""
 
     tasks: AgreementCount
@@ -56,7 +56,7 @@ class ReplayedRun(NamedTuple):
     """The report of a replay, and its agreement with the recorded run."""
 
     report: EvalReport
-    agreement: Agreement
+    agreement: ReplayAgreement
 
 
 def replay(report: EvalReport) -> ReplayedRun:
@@ -88,7 +88,7 @@ def execute(result: EvalResult, sandbox: Sandbox) -> list[ToolCallResult]:
     ]
 
 
-def agreement(recorded: Sequence[EvalResult], replayed: Sequence[EvalResult]) -> Agreement:
+def agreement(recorded: Sequence[EvalResult], replayed: Sequence[EvalResult]) -> ReplayAgreement:
     """Compare the same attempts in the same order; attempts without a score are not counted."""
     pairs = [
         (old, new)
@@ -100,7 +100,7 @@ def agreement(recorded: Sequence[EvalResult], replayed: Sequence[EvalResult]) ->
     changed = tuple(check for check in checks if _differs(check))
     changed_attempts = {(check.task_id, check.trial) for check in changed if not check.is_unstable}
     exit_codes = [same for old, new in pairs for same in _same_exit_codes(old, new)]
-    return Agreement(
+    return ReplayAgreement(
         tasks=AgreementCount(
             sum((old.task.id, old.trial) not in changed_attempts for old, _ in pairs), len(pairs)
         ),

@@ -27,7 +27,7 @@ class SampleChange(NamedTuple):
     is_typical: bool = False
 
 
-class RunPair(NamedTuple):
+class SamplePair(NamedTuple):
     """Two runs of different items."""
 
     baseline: RunStatistics
@@ -38,7 +38,7 @@ class RunPair(NamedTuple):
 
 
 def sample_change(
-    runs: RunPair, formula: CompiledFormula, linear: LinearChange, limits: ValueRange
+    runs: SamplePair, formula: CompiledFormula, linear: LinearChange, limits: ValueRange
 ) -> SampleChange:
     """The test: of costs and times by the logarithms of the items, of a value between two limits by Newcombe's
     interval, of any other one by Welch's t.
@@ -51,7 +51,7 @@ def sample_change(
 
 
 def _typical_change(
-    runs: RunPair, formula: CompiledFormula, linear: LinearChange
+    runs: SamplePair, formula: CompiledFormula, linear: LinearChange
 ) -> ChangeTest | None:
     """The change where the mean of the items' logarithms stands for the logarithm of their mean: of a mean of a metric,
     also one that is divided by something else, such as a cost per pass; None of any other formula.
@@ -108,7 +108,7 @@ def _reads(run: RunStatistics, formula: CompiledFormula) -> Mask:
 
 
 def _share_change(
-    runs: RunPair, formula: CompiledFormula, linear: LinearChange, limits: ValueRange
+    runs: SamplePair, formula: CompiledFormula, linear: LinearChange, limits: ValueRange
 ) -> ChangeTest | None:
     """The change of a value between two limits; None without both limits."""
     minimum, width = limits.minimum, limits.width
@@ -134,7 +134,7 @@ def _share_change(
     return share_change_test(shares[0], shares[1], width=width)
 
 
-def _welch(runs: RunPair, linear: LinearChange, limits: ValueRange) -> ChangeTest:
+def _welch(runs: SamplePair, linear: LinearChange, limits: ValueRange) -> ChangeTest:
     """Welch's t of what the items contribute to the change."""
     units = runs.units()
     tests = (
@@ -153,7 +153,7 @@ def _welch(runs: RunPair, linear: LinearChange, limits: ValueRange) -> ChangeTes
     return max(tests, key=lambda test: test.p)
 
 
-def _item_sums(runs: RunPair, root: Expr) -> tuple[ItemSums, ItemSums] | None:
+def _item_sums(runs: SamplePair, root: Expr) -> tuple[ItemSums, ItemSums] | None:
     """The values by item of both runs; None of any other formula than the mean of a metric over items."""
     if not isinstance(root, Metric) or root.reference.stat != "mean":
         return None

@@ -22,7 +22,7 @@ from mosaico.statistics.fixed_items import (
     fixed_items_change,
     fixed_items_power,
 )
-from mosaico.statistics.judge_drift import JudgedAnswers, MeasuredDrift, measure_drift
+from mosaico.statistics.judge_drift import AnswerScores, MeasuredDrift, measure_drift
 from mosaico.statistics.task_changes import find_task_changes
 from mosaico.statistics.trials import (
     REPEATED_TRIALS,
@@ -133,7 +133,7 @@ def judge_drift(
         return None
     scores = [pair.trace_values(linear, run, judgements) for run in pair.runs]
     judged = [
-        JudgedAnswers(values, run.item_index, np.asarray(run.matrix.answers, dtype=np.intp))
+        AnswerScores(values, run.item_index, np.asarray(run.matrix.answers, dtype=np.intp))
         for values, run in zip(scores, pair.runs, strict=True)
         if values is not None and run.matrix.answers
     ]

@@ -21,7 +21,7 @@ from mosaico.overview.dataset_health.asked_items import (
     iter_run_items,
 )
 from mosaico.overview.dataset_health.measured_runs import (
-    MeasuredRun,
+    HealthRun,
     list_measured_runs,
     pair_unchanged,
 )
@@ -50,7 +50,7 @@ ONLY_SAMPLES: Final = (
 )
 
 
-class _Subject(NamedTuple):
+class _MeasuredBenchmark(NamedTuple):
     """A benchmark with its dataset, if that lives here, and its newest valid run."""
 
     benchmark: Benchmark
@@ -75,7 +75,7 @@ def load_health(db: Database, benchmark_id: str) -> DatasetHealth:
 
 def _measure_health(db: Database, benchmark_id: str, dataset_id: str | None) -> DatasetHealth:
     with db.read() as session:
-        subject = _Subject(
+        subject = _MeasuredBenchmark(
             get_benchmark(session, benchmark_id),
             session.get(Dataset, dataset_id) if dataset_id else None,
             power.find_newest_run(session, benchmark_id),
@@ -92,7 +92,7 @@ def _measure_health(db: Database, benchmark_id: str, dataset_id: str | None) -> 
     return DatasetHealth(**{**parts, **_measure_values(db, subject, subject.run, decider)})
 
 
-def _describe_subject(subject: _Subject) -> dict[str, Any]:
+def _describe_subject(subject: _MeasuredBenchmark) -> dict[str, Any]:
     dataset = subject.dataset
     return {
         "benchmark_id": subject.benchmark.id,
@@ -103,7 +103,7 @@ def _describe_subject(subject: _Subject) -> dict[str, Any]:
     }
 
 
-def _why_not_measured(subject: _Subject, decider: DecidingMetric | None) -> str | None:
+def _why_not_measured(subject: _MeasuredBenchmark, decider: DecidingMetric | None) -> str | None:
     if subject.run is None:
         return NO_RUN
     if subject.run.begun_plan.is_sample:
@@ -111,7 +111,7 @@ def _why_not_measured(subject: _Subject, decider: DecidingMetric | None) -> str 
     return NOTHING_DECIDES if decider is None else None
 
 
-def _measure_questions(session: Session, subject: _Subject) -> dict[str, Any]:
+def _measure_questions(session: Session, subject: _MeasuredBenchmark) -> dict[str, Any]:
     asked: Iterator[AskedItem] = iter(())
     if subject.dataset is not None:
         asked = iter_dataset_items(session, subject.dataset)
@@ -128,7 +128,9 @@ def _measure_questions(session: Session, subject: _Subject) -> dict[str, Any]:
     }
 
 
-def _list_open_expectations(session: Session, subject: _Subject) -> list[WrongExpectation]:
+def _list_open_expectations(
+    session: Session, subject: _MeasuredBenchmark
+) -> list[WrongExpectation]:
     """What annotators call wrong, without items that were edited or retired since."""
     rows = list_wrong_expected(session, subject.benchmark.id, MAX_ANNOTATIONS)
     dataset = subject.dataset
@@ -148,7 +150,7 @@ def _list_open_expectations(session: Session, subject: _Subject) -> list[WrongEx
 
 
 def _measure_values(
-    db: Database, subject: _Subject, run: BenchmarkRun, decider: DecidingMetric
+    db: Database, subject: _MeasuredBenchmark, run: BenchmarkRun, decider: DecidingMetric
 ) -> dict[str, Any]:
     # numpy, only in a process that computes.
     from mosaico.overview.dataset_health.item_values import (
@@ -191,7 +193,7 @@ def _list_edited(session: Session, dataset: Dataset | None, run: BenchmarkRun) -
     return list_edited_ids(session, dataset.id, run.dataset_version or 1)
 
 
-def _describe_runs(runs: Sequence[MeasuredRun]) -> dict[str, int]:
+def _describe_runs(runs: Sequence[HealthRun]) -> dict[str, int]:
     return {"runs": len(runs), "agents": len({run.agent_id for run in runs})}
 
 

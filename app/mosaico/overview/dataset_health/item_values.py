@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from mosaico.comparison.series_levels import item_key
 from mosaico.items.flipped import FLIP_CHANGE
 from mosaico.items.matrix import ItemMatrix
-from mosaico.overview.dataset_health.measured_runs import MeasuredRun, UnchangedPair
+from mosaico.overview.dataset_health.measured_runs import HealthRun, UnchangedPair
 from mosaico.overview.dataset_health.schemas import ConstantItem, FlippingItem
 from mosaico.run_store.deciding_metric import RIGHT_FROM, DecidingMetric
 from mosaico.run_store.series_points import StoredPoint
@@ -26,11 +26,11 @@ class ItemValues(NamedTuple):
     """
 
     item_ids: Sequence[str]
-    runs: Sequence[MeasuredRun]
+    runs: Sequence[HealthRun]
     values: NDArray[np.float32]
 
 
-class ConstantItems(NamedTuple):
+class ConstantItemCounts(NamedTuple):
     """How many items are always right and always wrong, and the first of them."""
 
     right: int
@@ -47,7 +47,7 @@ class FlippingItems(NamedTuple):
 
 def read_values(
     matrix: ItemMatrix,
-    runs: Sequence[MeasuredRun],
+    runs: Sequence[HealthRun],
     points: Sequence[StoredPoint],
     without: Collection[str] = (),
 ) -> ItemValues:
@@ -75,7 +75,7 @@ def read_values(
     return ItemValues([item for item, _ in kept], measured, values)
 
 
-def find_constant_items(of: ItemValues, decider: DecidingMetric, limit: int) -> ConstantItems:
+def find_constant_items(of: ItemValues, decider: DecidingMetric, limit: int) -> ConstantItemCounts:
     """The items with one value in all of at least five runs; those that are always wrong first, the most runs first."""
     is_measured = ~np.isnan(of.values)
     counts = is_measured.sum(axis=0)
@@ -87,7 +87,7 @@ def find_constant_items(of: ItemValues, decider: DecidingMetric, limit: int) -> 
     first = constant[np.lexsort((-counts[constant], is_right[constant]))][:limit]
     agents = np.array([run.agent_id for run in of.runs])
     right = int(is_right[constant].sum())
-    return ConstantItems(
+    return ConstantItemCounts(
         right,
         len(constant) - right,
         [

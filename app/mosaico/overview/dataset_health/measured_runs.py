@@ -18,7 +18,7 @@ MAX_RUNS: Final = 60
 _NEWEST_RUNS: Final = 500
 
 
-class MeasuredRun(NamedTuple):
+class HealthRun(NamedTuple):
     """A valid run with new data. Runs of one agent with the same fingerprint, revision and names are of an agent that did not
     change, as far as is recorded.
     """
@@ -34,7 +34,7 @@ class MeasuredRun(NamedTuple):
         """Whether its traces name a model, a prompt or a release."""
         return any(self.names)
 
-    def is_followed_unchanged_by(self, later: "MeasuredRun") -> bool:
+    def is_followed_unchanged_by(self, later: "HealthRun") -> bool:
         """Whether nothing that is recorded differs in a later run but its number."""
         return self[1:] == later[1:]
 
@@ -46,7 +46,7 @@ class UnchangedPair(NamedTuple):
     after: int
 
 
-def list_measured_runs(session: Session, benchmark_id: str) -> list[MeasuredRun]:
+def list_measured_runs(session: Session, benchmark_id: str) -> list[HealthRun]:
     """The newest valid runs of a benchmark that measured something new, oldest first; at most 60."""
     newest = (
         select(BenchmarkRun.seq)
@@ -75,7 +75,7 @@ def list_measured_runs(session: Session, benchmark_id: str) -> list[MeasuredRun]
         .limit(MAX_RUNS)
     )
     return [
-        MeasuredRun(
+        HealthRun(
             seq=seq,
             agent_id=agent_id,
             fingerprint=fingerprint,
@@ -86,7 +86,7 @@ def list_measured_runs(session: Session, benchmark_id: str) -> list[MeasuredRun]
     ]
 
 
-def pair_unchanged(runs: Sequence[MeasuredRun]) -> Iterator[UnchangedPair]:
+def pair_unchanged(runs: Sequence[HealthRun]) -> Iterator[UnchangedPair]:
     """Consecutive runs of each agent that did not change between them."""
     for agent_id in dict.fromkeys(run.agent_id for run in runs):
         places = [place for place, run in enumerate(runs) if run.agent_id == agent_id]

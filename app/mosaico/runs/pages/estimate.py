@@ -24,7 +24,7 @@ from mosaico.core.web.forms.sent_fields import (
 )
 from mosaico.core.web.page_paths import path_of
 from mosaico.core.web.page_text import find_zone
-from mosaico.core.web.pages import Crumb, Question, reader_zone, render_page
+from mosaico.core.web.pages import ComputedRequest, Crumb, reader_zone, render_page
 from mosaico.core.web.routes import Router
 from mosaico.runs.estimates import estimate_run
 from mosaico.runs.schemas import EstimateView, RunEstimate
@@ -101,7 +101,7 @@ def _render(
     return render_page(
         request, "estimate.html", title=f"Estimate a run of {name}", nav=NAV, status=status,
         api=path_of("benchmarks", benchmark_id),
-        api_question=Question("/benchmark-runs/estimate", document),
+        api_question=ComputedRequest("/benchmark-runs/estimate", document),
         steps=[*STEPS, Crumb(name, path_of("benchmarks", benchmark_id))],
         benchmark_id=benchmark_id, agents=choices, typed=typed, errors=errors or {},
         estimate=estimate, has_production=has_production,

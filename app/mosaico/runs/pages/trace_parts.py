@@ -23,7 +23,7 @@ from mosaico.traces.models import CollectedTrace
 MAX_CALLS: Final = 50
 
 
-class References(NamedTuple):
+class ReferenceTexts(NamedTuple):
     """The expected answers of a trace; `rule` says what several of them mean."""
 
     rule: str
@@ -41,7 +41,7 @@ class ShownCall(NamedTuple):
     results: list[tuple[str, str]]
 
 
-class AttributeChange(NamedTuple):
+class TraceDifference(NamedTuple):
     """What two traces have differently; None where a trace has none."""
 
     name: str
@@ -49,17 +49,21 @@ class AttributeChange(NamedTuple):
     now: str | None
 
 
-def list_references(trace: CollectedTrace | None) -> References:
+def list_references(trace: CollectedTrace | None) -> ReferenceTexts:
     """All expected answers of a trace; without any, no texts."""
     if trace is None:
-        return References("", [])
+        return ReferenceTexts("", [])
     if trace.expected_any:
-        return References("one of them is enough", [cut_text(t) or "" for t in trace.expected_any])
+        return ReferenceTexts(
+            "one of them is enough", [cut_text(t) or "" for t in trace.expected_any]
+        )
     if trace.expected_all:
-        return References(
+        return ReferenceTexts(
             "an answer must fit all of them", [cut_text(t) or "" for t in trace.expected_all]
         )
-    return References("", [cut_text(trace.expected_output) or ""] if trace.expected_output else [])
+    return ReferenceTexts(
+        "", [cut_text(trace.expected_output) or ""] if trace.expected_output else []
+    )
 
 
 def mark_output(trace: CollectedTrace, *, is_right: bool | None) -> MarkedAnswer:
@@ -166,7 +170,7 @@ def list_attributes(trace: CollectedTrace) -> dict[str, str]:
 
 def compare_attributes(
     before: CollectedTrace, now: CollectedTrace
-) -> tuple[list[AttributeChange], list[str]]:
+) -> tuple[list[TraceDifference], list[str]]:
     """What two traces of an item have differently, and the names of what is the same."""
     sides = [list_attributes(trace) for trace in (before, now)]
     for side, trace in zip(sides, (before, now), strict=True):
@@ -174,7 +178,7 @@ def compare_attributes(
         side["expected answer"] = " / ".join(list_references(trace).texts)
     names = sorted({*sides[0], *sides[1]})
     changed = [name for name in names if sides[0].get(name) != sides[1].get(name)]
-    changes = [AttributeChange(name, sides[0].get(name), sides[1].get(name)) for name in changed]
+    changes = [TraceDifference(name, sides[0].get(name), sides[1].get(name)) for name in changed]
     return changes, [name for name in names if name not in changed]
 
 

@@ -8,7 +8,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from mosaico.core.bulk_copy import copy_encoded_file
-from mosaico.core.dependents import DEPENDENTS, Dependent, DependentKind, Owner
+from mosaico.core.dependents import DEPENDENTS, DeletedResource, Dependent, DependentKind
 from mosaico.core.errors import ErrorItem, Invalid
 from mosaico.core.ids import new_id
 from mosaico.core.row_limits import lift_limit
@@ -180,7 +180,7 @@ def _lock_upload(session: Session, name: str, run_name: str, agent_id: str | Non
         )
 
 
-def _find_uploads_of(session: Session, owner: Owner) -> list[Dependent]:
+def _find_uploads_of(session: Session, owner: DeletedResource) -> list[Dependent]:
     """The newest uploads of an agent, which keep it: they are its answers."""
     uploads = queries.list_newest_of_agent(session, owner.id)
     return [Dependent("upload", row.id, f"{row.name}/{row.run_name}") for row in uploads]
