@@ -16,10 +16,10 @@ PROGRESS := awk '/ MB\)/ {print "  " $$(NF - 2), $$(NF - 1) " MB)"; fflush()} \
   /^Installing/ {print "  unpacking"; fflush()}'
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo serve test prove busy coverage check docs format generate bench lock release image clean
+.PHONY: help install dev demo serve test e2e prove busy coverage check docs format generate bench lock release image clean
 
 help: ## list the commands
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-9s %s\n", $$1, $$2}'
 
 $(VENV)/.runtime: requirements.lock requirements-build.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -45,8 +45,11 @@ demo: install ## two benchmark runs from traces to an alert, on sample data
 serve: install ## API, worker and embedded database on http://127.0.0.1:8080
 	@$(BIN)/mosaico serve
 
-test: dev ## all tests, on an embedded Postgres of their own
-	@$(BIN)/python -m pytest
+test: dev ## the tests of the code and of the service, on an embedded Postgres of their own
+	@$(BIN)/python -m pytest --ignore tests/e2e --ignore tests/browser
+
+e2e: dev ## the tests with a real browser and with real processes: kills, power loss, the wheel, backups, upgrades
+	@$(BIN)/python -m pytest tests/e2e tests/browser
 
 prove: dev ## rates of verdicts and alerts in half an hour, then long campaigns: kills, bombs, full disks, fuzzing, properties
 	@$(BIN)/python -m benchmarks.calibration

@@ -17,7 +17,7 @@ from tests.support.described_api import api_document
 from tests.support.service import Service, working
 
 pytestmark = pytest.mark.xdist_group("openapi")
-TOOLS = Path(__file__).parents[2] / "support" / "openapi_tools"
+TOOLS = Path(__file__).parents[1] / "support" / "openapi_tools"
 TOOL_S = 300
 
 PYTHON_REQUESTS = """
@@ -130,7 +130,7 @@ def client_variables(service: Service) -> dict[str, str]:
     }
 
 
-# In `make test` the generator of the client in Python reads every operation and schema.
+# In `make e2e` the generator of the client in Python reads every operation and schema.
 @pytest.mark.prove
 def test_openapi__spectral_finds_nothing(description: Path, tmp_path: Path) -> None:
     """Its rule `oas3-schema` checks the document against the schema of its version, too."""
@@ -164,7 +164,7 @@ def test_python_client__sends_the_requests_of_the_readme(
         assert run_tool(script, tmp_path, **client_variables(service)).split() == ["0.625"]
 
 
-# In `make test` the client in Python sends the same requests.
+# In `make e2e` the client in Python sends the same requests.
 @pytest.mark.prove
 def test_typescript_client__sends_the_requests_of_the_readme(
     service: Service, description: Path, tmp_path: Path
