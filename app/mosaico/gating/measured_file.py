@@ -1,6 +1,6 @@
 """A file of results, measured as a run of a comparison; without a server."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -32,9 +32,13 @@ from mosaico.metrics.types import (
     ERROR_RATE,
     CountedMetric,
     MetricFailed,
+    MetricSkipped,
+    MetricSkipReason,
+    MetricSpec,
     TraceMeasurements,
     note_of,
 )
+from mosaico.metrics.unread_texts import MeasuredTexts
 from mosaico.run_store.plan import PlannedMetric, RunPlan
 from mosaico.run_store.rules import Validity, assess_validity
 from mosaico.run_store.scored_trace import ScoredTrace
@@ -84,6 +88,12 @@ class MeasuredFile(NamedTuple):
             self.side.plan.refs, aggregates, self.side.plan.min_coverage, has_trials=has_trials,
             is_file=True,
         )  # fmt: skip
+
+    def measured_texts(self, spec: MetricSpec) -> MeasuredTexts:
+        """What a metric reads: of the traces that its filter selects the expected texts."""
+        reasons = Counter(trace.row.missing.get(spec.key) for trace in self.traces)
+        traces = len(self.traces) - reasons[MetricSkipped(MetricSkipReason.NOT_SELECTED)]
+        return MeasuredTexts(spec, traces, reasons[MetricSkipped(MetricSkipReason.NOT_APPLICABLE)])
 
     def with_validity(self, columns: MetricColumns) -> ComparisonSide:
         """The side, valid or not by the columns that apply to the files."""

@@ -124,9 +124,11 @@ def pair_files(
 
 def _are_settled(files: Sequence[MeasuredFile], spare: Sequence[MetricRef]) -> bool:
     """Return whether what decides about two files is measured: see `deciders.are_settled`."""
-    baseline, candidate = (file.side for file in files)
-    comparison = RunComparison(plan=candidate.plan, kpis=(), baseline=None)
-    return comparison.are_settled(pair_items(baseline.items, candidate.items), spare)
+    baseline, candidate = files
+    # What one of them has no value of decides nothing.
+    side = _limit_plan(candidate.side, [*baseline.measured & candidate.measured])
+    comparison = RunComparison(plan=side.plan, kpis=(), baseline=None)
+    return comparison.are_settled(pair_items(baseline.side.items, side.items), spare)
 
 
 def list_spared(pair: RunPair, spare: Sequence[MetricRef]) -> list[str]:
@@ -163,12 +165,9 @@ def _kpi_values(
 
 def _warn_of_unread(files: Sequence[MeasuredFile], refs: Sequence[MetricRef]) -> str | None:
     """The warning of the file in which a metric cannot read more of the expected texts, by metric."""
-    reading = [ref for ref in refs if provider_for(ref).spec.readable]
-    if not reading:
-        return None
-    columns = [provider_for(ref).spec.key for ref in reading]
-    texts = (select_columns(file, columns).measured_texts(reading) for file in files)
-    return warn_of_unread(max(pair, key=lambda of: of.unread) for pair in zip(*texts, strict=True))
+    specs = [spec for ref in refs if (spec := provider_for(ref).spec).readable]
+    texts = [[file.measured_texts(spec) for file in files] for spec in specs]
+    return warn_of_unread(max(of_files, key=lambda of: of.unread) for of_files in texts)
 
 
 def _limit_plan(side: ComparisonSide, columns: Sequence[str]) -> ComparisonSide:

@@ -107,11 +107,13 @@ def find_constant_items(runs: Sequence[ItemMeans], *, less_is_better: bool) -> C
     The values are rates between 0 and 1.
     """
     best = 0.0 if less_is_better else 1.0
-    common = sorted(set(runs[0]).intersection(*runs[1:])) if runs else []
-    return ConstantItemIds(
-        [item for item in common if all(run[item] == best for run in runs)],
-        [item for item in common if all(run[item] == 1.0 - best for run in runs)],
-    )
+    return ConstantItemIds(_items_with(best, runs), _items_with(1.0 - best, runs))
+
+
+def _items_with(mean: float, runs: Sequence[ItemMeans]) -> list[str]:
+    """The items with this mean in every run."""
+    items = [{item for item, value in run.items() if value == mean} for run in runs]
+    return sorted(items[0].intersection(*items[1:])) if items else []
 
 
 def is_flipped(baseline: float, candidate: float, scale: Scale) -> bool:

@@ -2,14 +2,13 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
+from itertools import compress
 from typing import TypeGuard
 
 from mosaico.formula.ast import split_filter
 from mosaico.metrics.aggregate import Aggregate, aggregate
-from mosaico.metrics.registry import provider_for
-from mosaico.metrics.types import MetricFailureKind, MetricRef, MetricSkipReason, MetricSpec
-from mosaico.metrics.unread_texts import MeasuredTexts
+from mosaico.metrics.types import MetricFailureKind, MetricSkipReason
 from mosaico.run_store.rules import TraceTally
 from mosaico.run_store.scored_trace import ScoredTrace
 
@@ -51,12 +50,15 @@ class MetricColumns:
         """Add the values of some traces."""
         if not rows:
             return
-        columns = zip(*(row.values for row in rows), strict=True)
+        columns = [*zip(*(row.values for row in rows), strict=True)]
         for column, values in zip(self._values, columns, strict=True):
             column.extend(values if None not in values else filter(_is_value, values))
         if self._item_indexes is not None:
-            for row in rows:
-                self._add_item(row, self._item_indexes)
+            items = [self._items.setdefault(row.item_id, len(self._items)) for row in rows]
+            for indexes, values in zip(self._item_indexes, columns, strict=True):
+                indexes.extend(
+                    items if None not in values else compress(items, map(_is_value, values))
+                )
         self._total += len(rows)
         # Most traces have a value of each metric: nothing more is counted of them.
         for row in rows:
@@ -64,12 +66,6 @@ class MetricColumns:
                 self._add_notes(row)
             else:
                 self._covered += 1
-
-    def _add_item(self, row: ScoredTrace, item_indexes: "Sequence[array[int]]") -> None:
-        item = self._items.setdefault(row.item_id, len(self._items))
-        for indexes, value in zip(item_indexes, row.values, strict=True):
-            if value is not None:
-                indexes.append(item)
 
     def _add_notes(self, row: ScoredTrace) -> None:
         notes = row.notes or {}
@@ -106,16 +102,6 @@ class MetricColumns:
             )
             for name, index in self._index.items()
         }
-
-    def measured_texts(self, refs: Iterable[MetricRef]) -> list[MeasuredTexts]:
-        """What these metrics read. The registry of metrics must be loaded."""
-        specs = (provider_for(ref).spec for ref in refs)
-        return [self._measured_texts(spec) for spec in specs if spec.key in self._index]
-
-    def _measured_texts(self, spec: MetricSpec) -> MeasuredTexts:
-        index = self._index[spec.key]
-        unread = self._missing[index][MetricSkipReason.NOT_APPLICABLE]
-        return MeasuredTexts(spec, self._expected(index) + unread, unread)
 
     def tally(self) -> TraceTally:
         """The counts from which the validity of the run is decided."""

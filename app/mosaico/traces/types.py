@@ -36,12 +36,16 @@ class TraceOutcome(StrEnum):
 
     @property
     def is_agent_failure(self) -> bool:
-        return self in (TraceOutcome.AGENT_ERROR, TraceOutcome.TIMEOUT)
+        return self in _AGENT_FAILURES
 
     @property
     def is_missing(self) -> bool:
-        return self in (TraceOutcome.INFRA_ERROR, TraceOutcome.JUDGE_ERROR)
+        return self in _MISSING
 
+
+# Looked up once: access to enum members is slow, and every trace is asked several times.
+_AGENT_FAILURES: Final = frozenset({TraceOutcome.AGENT_ERROR, TraceOutcome.TIMEOUT})
+_MISSING: Final = frozenset({TraceOutcome.INFRA_ERROR, TraceOutcome.JUDGE_ERROR})
 
 # By stored value: a look-up takes a tenth of the time of `TraceOutcome(value)`.
 OUTCOMES: Final[Mapping[str, TraceOutcome]] = {str(outcome): outcome for outcome in TraceOutcome}

@@ -10,9 +10,8 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mosaico.traces.messages import (
     ASSISTANT_ROLES,
@@ -69,8 +68,7 @@ class NoText(StrEnum):
     TOO_DEEP = "nested too deep"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValueText:
+class ValueText(NamedTuple):
     """The text of a value.
 
     Either `text` or `reason` is None. `form` is what the text was taken out of. `error` is the message
@@ -121,6 +119,8 @@ def read_texts(
     value: Any, role: TextRole = TextRole.ANSWER, *, is_encoded: bool = False
 ) -> tuple[ValueText, ...]:
     """The texts of a value, at least one: the choices of a completion are several answers."""
+    if value is None:
+        return (NOTHING,)
     printed = _printed_content(value) if isinstance(value, str) else None
     if printed is not None:
         return (ValueText(text=printed, form=ValueForm.MESSAGE),)
@@ -130,7 +130,7 @@ def read_texts(
     try:
         if is_encoded and isinstance(value, str):
             return _read_encoded(value, role)
-        return tuple(_read(value, role, MAX_FORMS)) or (_no_text(NoText.NOTHING),)
+        return tuple(_read(value, role, MAX_FORMS)) or (NOTHING,)
     except RecursionError:
         return (_no_text(NoText.TOO_DEEP),)
 
@@ -190,7 +190,7 @@ def _read(value: Any, role: TextRole, depth: int) -> Iterator[ValueText]:
     """The texts of a value; `depth` forms may be inside of each other."""
     match value:
         case None:
-            yield _no_text(NoText.NOTHING)
+            yield NOTHING
         case str():
             yield ValueText(text=value)
         case bool() | int() | float():
@@ -211,7 +211,7 @@ def _read_object(value: Mapping[Any, Any], role: TextRole, depth: int) -> Iterat
         form, members = response
         for member in members:
             for text in _read(member, role, depth):
-                yield replace(text, form=form)
+                yield text._replace(form=form)
         return
     failure = _failure_of(value)
     if failure is not None:
@@ -241,7 +241,7 @@ def _read_object(value: Mapping[Any, Any], role: TextRole, depth: int) -> Iterat
         is_json = text.form is ValueForm.JSON
         form = text.form if text.is_unwrapped else ValueForm.ONE_MEMBER
         # JSON in an object with one member is still compared as JSON.
-        yield replace(text, form=text.form if is_json else form, left_out=others + text.left_out)
+        yield text._replace(form=text.form if is_json else form, left_out=others + text.left_out)
 
 
 def _read_list(value: Sequence[Any], role: TextRole, depth: int) -> Iterator[ValueText]:
@@ -367,3 +367,6 @@ def _no_text(
     calls: tuple[RequestedCall, ...] = (),
 ) -> ValueText:
     return ValueText(text=None, form=form, reason=reason, error=error, tool_calls=calls)
+
+
+NOTHING: Final = _no_text(NoText.NOTHING)

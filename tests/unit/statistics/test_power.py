@@ -61,6 +61,9 @@ def test_detectable_effect__of_passes_includes_the_spread_of_the_drop() -> None:
     # Two items that pass half of the time cannot fall by more than one pass.
     assert split.detectable_effect(2, 1) == math.inf
     assert items_to_detect_any(split, trials=1) == 14
+    # What never passes cannot fall.
+    never = ChangeModel(scale=Scale.RATE, items=0.0, trial=0.05, mean=0.0, square=0.0)
+    assert items_to_detect_any(never, trials=1) is None
 
 
 def test_trials_needed__reduce_the_noise_between_trials_only() -> None:

@@ -145,6 +145,17 @@ def test_items__with_several_questions_are_said_first(tmp_path: Path) -> None:
     assert trials.lines[0].endswith("CSV table; item=id, output=answer, input=question")
 
 
+def test_items__with_several_turns_are_said_first_whichever_row_has_one(tmp_path: Path) -> None:
+    first = {"id": "1", "answer": "a", "turn": 1}
+    table = read_rows(tmp_path, first, {"id": "1", "answer": "b"}, {**first, "answer": "c"})
+    assert "several turns" not in table.lines[0]
+    later = read_rows(
+        tmp_path, first, {"id": "1", "answer": "b"}, {"id": "1", "answer": "c", "Turn": 2}
+    )
+    assert "items with several turns (column 'Turn')" in later.lines[0].split("JSON Lines")[0]
+    assert "line 3" in later.lines[0]
+
+
 def test_items__by_position_are_said_first_only_if_there_are_any(tmp_path: Path) -> None:
     chat = [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]
     table = read_rows(tmp_path, {"messages": chat, "note": 1}, {"messages": chat, "note": 2})

@@ -14,6 +14,8 @@ from mosaico.traces.types import Trace
 MAX_DEPTH: Final = 500  # levels; Python's parser fails somewhat deeper, at a depth that varies
 
 _TEXT_OR_REST: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\[\]{}"]++', re.DOTALL)
+_BLANKS: Final = " \t\n\r"
+_BEGINNINGS: Final = '{["-0123456789tfn'
 _STEPS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
@@ -48,6 +50,9 @@ def is_json(text: str) -> bool:
     NaN and Infinity are not JSON. The grammar allows duplicate keys, numbers of any size and an
     escaped lone surrogate.
     """
+    # Most outputs are prose: an error of the parser, which counts lines, takes ten times as long.
+    if text.lstrip(_BLANKS)[:1] not in _BEGINNINGS:
+        return False
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
         return False
     try:

@@ -1,6 +1,5 @@
 """Values of foreign result files as values of traces: texts, counts and amounts; pure."""
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,11 +16,11 @@ class TrialCounter:
     """Numbers the occurrences of each item: its trials, from 0."""
 
     def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
+        self._counts: dict[str, int] = {}
 
     def next_trial(self, item: str) -> int:
-        trial = self._counts[item]
-        self._counts[item] += 1
+        trial = self._counts.get(item, 0)
+        self._counts[item] = trial + 1
         return trial
 
     def describe(self) -> str | None:

@@ -42,6 +42,7 @@ _MILLISECONDS: Final = 1000.0
 _TEXT_TABLES: Final = frozenset({Container.CSV, Container.SPREADSHEET})
 # Columns whose lists are several answers of a model to one question.
 _TRIALS: Final = frozenset({"generations", "completions", "samples", "choices"})
+_FAILED_STATES: Final = FAILED | FAILED_OR_UNSOLVED
 
 
 class _FirstValues:
@@ -62,12 +63,21 @@ class RowReader:
         self.file = file
         self._counts = file.counts
         self._columns = columns.by_field
-        self._scores = columns.scores
+        # Of a row of sums below a table the first one names the sum, and the others are blank.
+        self._sum_columns = [
+            columns.by_field[name]
+            for name in ("item", "input", "output")
+            if name in columns.by_field
+        ]
+        self._scores = _score_columns(columns)
         self._style = columns.style
         self._strict = columns.strict_columns
         rule = file.options.expected
         self._rule = None if rule is None else ListRule(rule)
         self._is_encoded = file.container in _TEXT_TABLES
+        self._has_item_and_input = {"item", "input"} <= columns.by_field.keys()
+        self._names: list[str] = []
+        self._turn: str | None = None
         self._has_tags = not {"tags", "category", "model"}.isdisjoint(columns.by_field)
         self._trials = TrialCounter()
         # A cell held several answers, which no column of trials numbers.
@@ -78,10 +88,13 @@ class RowReader:
         """Why a row is no result: blank, or the sums below a table; None for a result."""
         if is_blank_row(row):
             return "rows without any text are skipped"
-        fields = [field for field in ("item", "input", "output") if field in self._columns]
-        name, *others = [self._cell(row, field) for field in fields] or [None]
-        is_sum = isinstance(name, str) and name.strip().rstrip(":").casefold() in SUMMARY_NAMES
-        if is_sum and all(map(is_blank, others)):
+        cells = (cell_of(row.cells, column) for column in self._sum_columns)
+        name = next(cells, None)
+        if (
+            isinstance(name, str)
+            and name.strip().rstrip(":").casefold() in SUMMARY_NAMES
+            and all(map(is_blank, cells))
+        ):
             return f"rows of sums such as {name.strip()!r} are skipped"
         return None
 
@@ -125,15 +138,13 @@ class RowReader:
 
     def _check_item(self, row: TableRow, item: str, question: ValueText) -> None:
         """Count rows that have the ID of another row, and another question or model: they are hardly its trials."""
-        if {"item", "input"} <= {*self._columns} and self._shared["input"].differs(
-            item, question.text
-        ):
+        if self._has_item_and_input and self._shared["input"].differs(item, question.text):
             reason = (
                 "items with several questions, whose rows are read as trials (another ID:"
                 f" {mapped_column('item', 'COLUMN')}, the question: {mapped_column('item', '')})"
             )
             self._counts.mixed.add(reason, row.position)
-        turn = first_alias([*row.cells], TURN_NAMES) if "item" in self._columns else None
+        turn = self._turn_column(row) if "item" in self._columns else None
         if turn is not None and self._shared["turn"].differs(item, text_of(row.cells[turn])):
             reason = f"items with several turns (column {turn!r}), whose rows are read as trials"
             self._counts.mixed.add(reason, row.position)
@@ -141,6 +152,13 @@ class RowReader:
         if self._shared["model"].differs(item, model):
             reason = "items with answers of several models, which are read as trials of one (split the file)"
             self._counts.mixed.add(reason, row.position)
+
+    def _turn_column(self, row: TableRow) -> str | None:
+        # Most rows have the columns of the row before.
+        if [*row.cells] != self._names:
+            self._names = [*row.cells]
+            self._turn = first_alias(self._names, TURN_NAMES)
+        return self._turn
 
     def _with_answer(
         self, row: TableRow, fields: Mapping[str, Any], answer: ValueText | None, *, is_only: bool
@@ -295,8 +313,9 @@ class RowReader:
 
     def _failed_state(self, row: TableRow) -> str | None:
         cell = self._cell(row, "status")
-        words = FAILED | FAILED_OR_UNSOLVED
-        is_failed = isinstance(cell, str) and cell.strip().casefold() in words
+        if cell is None:
+            return None
+        is_failed = isinstance(cell, str) and cell.strip().casefold() in _FAILED_STATES
         status = http_status(cell)
         if status is not None and status >= BAD_STATUS:
             return f"HTTP status {status}"
@@ -319,15 +338,11 @@ class RowReader:
         return self._amount(row, "latencyMs") if seconds is None else seconds * _MILLISECONDS
 
     def _all_scores(self, row: TableRow) -> dict[str, float]:
-        columns = dict(self._scores)
-        for name, score in (("passed", TASK_PASSED), ("score", TASK_SCORE)):
-            if name in self._columns:
-                columns[score] = self._columns[name]
         scores = {
             name: self._number_in(
                 row, column, cell_of(row.cells, column), is_passed=name == TASK_PASSED
             )
-            for name, column in columns.items()
+            for name, column in self._scores.items()
         }
         return self._named_scores(row) | {
             name: score for name, score in scores.items() if score is not None
@@ -392,6 +407,15 @@ class RowReader:
             f"{row.position}, column {column!r}: {cell_text}, but {expected} is expected; correct the cell,"
             f" or map another column with {parameter_name('--map')}"
         )
+
+
+def _score_columns(columns: TableColumns) -> dict[str, str]:
+    """The columns of scores by the name of the score, with pass or fail and the one score of a task."""
+    named = (("passed", TASK_PASSED), ("score", TASK_SCORE))
+    return {
+        **columns.scores,
+        **{score: columns.by_field[name] for name, score in named if name in columns.by_field},
+    }
 
 
 def _is_structure(answer: ValueText) -> bool:
