@@ -186,7 +186,7 @@ class Database:
     def read_statement(self) -> Iterator[Session]:
         """A session for a single read statement, without a transaction.
 
-        Cost: one round trip to the server after the ping of the pool; `read` takes three (BEGIN, statement, COMMIT).
+        Cost: one round trip to the server; `read` takes three (BEGIN, statement, COMMIT).
         """
         with database_errors(), self._sessions() as session:
             # A limit ends with its transaction.

@@ -2,12 +2,14 @@
 
 import logging
 import os
+import select
+import time
 from typing import Any, TypeAlias, cast
 
 import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError
+from sqlalchemy.exc import ArgumentError, DisconnectionError, InterfaceError, OperationalError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from mosaico.core.errors import Misconfigured
@@ -26,6 +28,8 @@ LIMITS_MS = {
 # An exhausted pool answers 503 after this time instead of letting all requests wait.
 POOL_TIMEOUT_S = 2.0
 CONNECT_TIMEOUT_S = 5
+# A connection that was idle for longer is asked for an answer before its use.
+TRUSTED_IDLE_S = 1.0
 # A command of an operator, who waits longer for a busy database than a client of the API. Times the limits.
 COMMAND_TIMEOUT_FACTOR = 6
 
@@ -144,7 +148,8 @@ def _build_engine(
         # More connections than planned would exceed the server's limit when all processes are busy.
         max_overflow=0,
         pool_timeout=POOL_TIMEOUT_S * timeout_factor,
-        pool_pre_ping=True,
+        # The last one used first: its session of the server knows the tables and statements.
+        pool_use_lifo=True,
         skip_autocommit_rollback=True,
         # Errors with parameters would write secrets and texts of users into logs.
         hide_parameters=True,
@@ -152,4 +157,32 @@ def _build_engine(
     )
     # Several rows in one statement, also without RETURNING; the driver would send one for each row.
     engine.dialect.use_insertmanyvalues_wo_returning = True
+    _replace_dead_connections(engine)
     return engine
+
+
+def _replace_dead_connections(engine: Engine) -> None:
+    """As `pool_pre_ping`, without a statement before each use of a busy connection."""
+
+    @event.listens_for(engine, "checkin")
+    def note_use(_driver: object, entry: ConnectionPoolEntry) -> None:
+        entry.info["used_at"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def check(driver: Driver, entry: ConnectionPoolEntry, _proxy: object) -> None:
+        used_at = entry.info.get("used_at")
+        if used_at is None:  # a new connection
+            return
+        try:
+            # A server that ends closes its connections; a network forgets idle ones without a word.
+            if _is_readable(driver) or time.monotonic() - used_at > TRUSTED_IDLE_S:
+                engine.dialect.do_ping(cast("Any", driver))
+        except psycopg.Error as error:
+            raise DisconnectionError from error
+
+
+def _is_readable(driver: Driver) -> bool:
+    """Whether something arrived without a request: the end of the connection, or a notice."""
+    poll = select.poll()
+    poll.register(driver.fileno(), select.POLLIN)
+    return bool(poll.poll(0))

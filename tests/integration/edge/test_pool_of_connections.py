@@ -8,8 +8,10 @@ from psycopg.pq import TransactionStatus
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from mosaico.core import engine
 from mosaico.core.db import Database, DatabaseUnavailable
 from mosaico.core.engine import libpq_url
+from tests.support.waiting import LIVENESS_S
 
 
 @pytest.fixture
@@ -60,6 +62,46 @@ def test_pool__dead_connection_is_replaced_without_an_error(db: Database) -> Non
     ended = used_and_ended(db)
     with db.read_statement() as session:
         assert backend(session) != ended
+
+
+def fail_pings(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_connection: object) -> bool:
+        raise psycopg.OperationalError("no answer")
+
+    monkeypatch.setattr(db.engine.dialect, "do_ping", fail)
+
+
+def test_pool__idle_connection_without_an_answer_is_replaced(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network has forgotten it, and has told nobody."""
+    with db.read_statement() as session:
+        forgotten = backend(session)
+    fail_pings(db, monkeypatch)
+    monkeypatch.setattr(engine, "TRUSTED_IDLE_S", 0)
+    with db.read_statement() as session:
+        assert backend(session) != forgotten
+
+
+def test_pool__busy_connection_is_used_without_a_ping(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_pings(db, monkeypatch)
+    monkeypatch.setattr(engine, "TRUSTED_IDLE_S", LIVENESS_S)
+    with db.read_statement() as session:
+        pid = backend(session)
+    with db.read_statement() as session:
+        assert backend(session) == pid
+
+
+def test_pool__connection_that_was_used_last_is_used_first(database_url: str) -> None:
+    """Its session of the server knows the tables and the statements."""
+    with Database(database_url, pool_size=2) as db:
+        with db.read_statement() as outer, db.read_statement() as inner:
+            first, _ = backend(outer), backend(inner)
+        for _ in range(2):
+            with db.read_statement() as session:
+                assert backend(session) == first
 
 
 ITSELF = "SELECT pg_backend_pid() AS pid, %(said)s::text AS x"
