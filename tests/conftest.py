@@ -45,7 +45,9 @@ def pytest_runtest_teardown() -> None:
     pytest.fail(f"the test has left a handler of SIGINT: {handler!r}")
 
 
-# Modules and tests stay as long as the process: they are not searched for garbage again and again.
+# Modules and tests stay as long as the process: they are not searched for garbage, neither while they are
+# collected nor later.
+gc.disable()
 gc.set_threshold(50_000, 20, 20)
 
 # How long an example takes says how busy the machine is, and nothing about the code. Each run makes
@@ -100,5 +102,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was loaded until now is not searched for garbage at all any more."""
+    """What was loaded until now is not searched for garbage at all."""
     gc.freeze()
+    gc.enable()

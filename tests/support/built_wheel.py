@@ -6,7 +6,7 @@ import sysconfig
 import venv
 from pathlib import Path
 
-from tests.support.distributions import build_distributions
+from tests.support.distributions import build_wheel
 from tests.support.processes import LIVENESS_S
 
 
@@ -16,7 +16,7 @@ def install_wheel(folder: Path) -> Path:
     The locked requirements come from the environment of the tests: a second installation would
     take a minute and test the package index, not the wheel.
     """
-    wheel = build_distributions(folder).wheel
+    wheel = build_wheel(folder)
     venv.create(folder / "venv", with_pip=False)
     python = folder / "venv" / "bin" / "python"
     subprocess.run(

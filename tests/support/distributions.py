@@ -16,9 +16,20 @@ class Distributions(NamedTuple):
 
 def build_distributions(folder: Path) -> Distributions:
     """Build both into a folder, without network: hatchling is installed here."""
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "--directory", folder],
-        cwd=ROOT, check=True, capture_output=True, timeout=LIVENESS_S,
-    )  # fmt: skip
+    _build(folder)
     [wheel], [sources] = folder.glob("*.whl"), folder.glob("*.tar.gz")
     return Distributions(wheel, sources)
+
+
+def build_wheel(folder: Path) -> Path:
+    """Build the wheel alone, which takes a third of the time."""
+    _build(folder, "--target", "wheel")
+    [wheel] = folder.glob("*.whl")
+    return wheel
+
+
+def _build(folder: Path, *options: str) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--directory", folder, *options],
+        cwd=ROOT, check=True, capture_output=True, timeout=LIVENESS_S,
+    )  # fmt: skip

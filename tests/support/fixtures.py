@@ -13,6 +13,7 @@ from mosaico.jobs import child_process
 from mosaico.jobs.process_pool import ProcessPool
 from mosaico.metrics.registry import load_metrics
 from mosaico.plugin_loading import load_plugins
+from mosaico.project_file import vocabulary
 from tests.support.forked_children import fork_spawned_children
 from tests.support.postgres import (
     SharedServer,
@@ -106,6 +107,14 @@ def plugins() -> None:
 @pytest.fixture
 def service_resources(migrated_database: Database, tmp_path: Path, plugins: None) -> Resources:
     return new_resources(migrated_database, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def cheap_digests() -> Iterator[None]:
+    """The digest of a secret of a project file takes 20 ms on purpose; an apply makes dozens."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vocabulary, "_SCRYPT_COST", 2)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -41,6 +41,8 @@ IMPORTED = (
     *("mosaico.harness.bash.cli", "mosaico.harness.mcp.cli.ot_bench", "mosaico.runs.cli.execute"),
     # With numpy, scipy and pandas: what computes in forked processes.
     "mosaico.comparison.child_computation",
+    # For new databases, and for formulas.
+    *("alembic.command", "mosaico.formula.parser"),
 )
 # A process that loads its plugins finds these modules imported.
 PLUGINS = (

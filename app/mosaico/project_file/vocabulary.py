@@ -54,6 +54,8 @@ IDENTITY: Final[Mapping[ObjectKind, frozenset[str]]] = {
 # Of the view of a secret, which says only whether there is one.
 _HAS_KEY: Final = "secretSet"
 _MAX_STORED_CHARS: Final = 2000
+# The cost of a guess at a secret whose digest somebody has read: 20 ms.
+_SCRYPT_COST: Final = 2**13
 
 
 @cache
@@ -200,7 +202,9 @@ def _compact(value: Any) -> Any:
 
 
 def _digest(value: Any, salt: str) -> str:
-    key = hashlib.scrypt(_text_of(value).encode(), salt=salt.encode(), n=2**13, r=8, p=1, dklen=16)
+    key = hashlib.scrypt(
+        _text_of(value).encode(), salt=salt.encode(), n=_SCRYPT_COST, r=8, p=1, dklen=16
+    )
     return f"scrypt:{key.hex()}"
 
 

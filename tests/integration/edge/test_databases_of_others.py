@@ -13,6 +13,7 @@ import pytest
 
 from mosaico.core.engine import libpq_url
 from mosaico.core.migrations import ForeignTables, require_current_schema, upgrade
+from mosaico.serve import upgrade_database
 from tests.support.postgres import SharedServer, drop_database, make_database
 from tests.support.processes import start_command
 from tests.support.serve import free_port
@@ -133,20 +134,34 @@ def test_oldest_supported_server__is_upgraded(empty_database_url: str) -> None:
     ],
 )
 def test_tables_of_another_program__are_refused_by_name(
-    empty_database_url: str,
-    tmp_path: Path,
-    names: list[str],
-    statements: list[str],
+    empty_database_url: str, names: list[str], statements: list[str]
 ) -> None:
     execute(empty_database_url, *statements)
+    before = relations(empty_database_url)
+    # The first step of `mosaico serve`.
+    with pytest.raises(ForeignTables) as refused:
+        upgrade_database(empty_database_url, print)
+    require_refusal(str(refused.value), names)
+    assert relations(empty_database_url) == before
+
+
+def require_refusal(text: str, names: list[str]) -> None:
+    """The text names the tables, and speaks neither SQL nor Python."""
+    assert f"made {', '.join(names)} in the database" in text
+    for word in ("this is a bug", "CREATE TABLE", "SELECT", "Traceback"):
+        assert word not in text
+
+
+def test_serve__ends_with_the_names_of_the_tables_of_another_program(
+    empty_database_url: str, tmp_path: Path
+) -> None:
+    execute(empty_database_url, "CREATE TABLE agents (id int)")
     before = relations(empty_database_url)
     program = start_command(
         ["serve"], tmp_path, DATABASE_URL=empty_database_url, MOSAICO_PORT=str(free_port())
     )
     assert program.wait_for_exit() == 73, program.log
-    assert f"made {', '.join(names)} in the database" in program.log
-    for word in ("this is a bug", "CREATE TABLE", "SELECT", "Traceback"):
-        assert word not in program.log
+    require_refusal(program.log, ["agents"])
     assert relations(empty_database_url) == before
 
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 from mosaico.cli import cli
 from tests.support.service import Service
 
+pytestmark = pytest.mark.usefixtures("cheap_digests")
 SECRETS = {
     "SLACK_URL": "https://hooks.slack.com/services/T0/B0/first-secret",
     "LANGFUSE_KEY": "sk-lf-first",

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from mosaico.harness import text_search
 from mosaico.traces.otel import export_process
 from mosaico.traces.redaction import MARK
 from tests.support.otlp import PROTOBUF, export, json_export, span
@@ -179,7 +180,12 @@ def test_spans__are_never_redacted_in_the_process_of_the_api(
     assert SLOW_PATTERN in refused.text
 
 
-def test_slow_pattern__is_named_where_uploads_and_runs_end(service: Service) -> None:
+def test_slow_pattern__is_named_where_uploads_and_runs_end(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # In this process, which does the jobs; uploads are read in another one.
+    monkeypatch.setattr(text_search, "MATCHING_S", 0.1)
+    monkeypatch.setattr(text_search, "MATCHING_BYTE_S", 0.0)
     service.create_agent()
     slow_rows = [{**pair(0, "yes", "yes"), "output": SLOW_TEXT}]
     service.upload(slow_rows)

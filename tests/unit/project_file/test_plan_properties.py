@@ -16,6 +16,7 @@ from mosaico.project_file.reading import parse_project_file
 from mosaico.project_file.steps import Plan, PlanOptions
 from tests.unit.project_file.service_model import ServiceModel
 
+pytestmark = pytest.mark.usefixtures("cheap_digests")
 # A benchmark and a part of another one could look the same.
 NAMES = st.sampled_from(["a", "b", "a/kpis/b", "a/rules/a%2F"])
 TEXTS = st.sampled_from(["", "x", "y"])
