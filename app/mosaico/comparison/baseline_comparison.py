@@ -180,7 +180,7 @@ def _without_baseline(
     if conditions := comparison.differences.conditions:
         reason = f"{NOT_COMPARABLE}: {'; '.join(conditions)}"
         return render_not_compared(comparison, result, reason, Verdict.INVALID)
-    with job.resources.db.read() as session:
+    with job.resources.db.read_statement() as session:
         is_first = get_run(session, run_id).same_source_as is None
     return render_not_compared(comparison, result, FIRST_RUN if is_first else SAME_SOURCE_RUN)
 
