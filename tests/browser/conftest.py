@@ -160,8 +160,14 @@ class BrowserOfGroup:
     def launch(self, path: str) -> Browser:
         if self._browser is None:
             playwright = self._stack.enter_context(sync_playwright())
-            # A process for each page takes half a second of processor time to start.
-            self._browser = launch_chromium(playwright, path, "--process-per-site")
+            self._browser = launch_chromium(
+                playwright,
+                path,
+                # A process for each page takes half a second of processor time to start.
+                "--process-per-site",
+                # To optimize the code of a page takes longer than the page runs, axe-core included.
+                "--js-flags=--no-maglev --no-opt",
+            )
             self._stack.callback(self._browser.close)
         return self._browser
 

@@ -11,6 +11,7 @@ reaches 0 exactly when the test does not call a change.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -179,12 +180,11 @@ class FixedItemsPower:
         if self.level is None:
             effect = self._least(lambda change: self.reach * change**2, self.trial)
             return None if effect is None else DetectableChange(effect=effect, broken_items=None)
-        broken = next(
-            filter(self._finds_broken, range(1, math.floor(self.level * self.items + 1e-9) + 1)),
-            None,
-        )
-        spread = None if broken is None else self._least_spread(self.level)
-        if spread is None or broken is None:
+        most = math.floor(self.level * self.items + 1e-9)
+        # By bisection: the needed share grows with the root of the broken one, so all numbers above the least are found.
+        broken = 1 + bisect_left(range(1, most + 1), True, key=self._finds_broken)
+        spread = None if broken > most else self._least_spread(self.level)
+        if spread is None:
             return None
         return DetectableChange(effect=max(spread, broken / self.items), broken_items=broken)
 
