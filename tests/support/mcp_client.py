@@ -5,8 +5,6 @@ or HTTP.
 import contextlib
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +25,7 @@ from mosaico.mcp_server.server import build_server
 from mosaico.mcp_server.stdio_transport import server_of_process
 from mosaico.mcp_server.tool_table import tools_of_service
 from tests.support.http import serving
+from tests.support.processes import forked_programs, start_command
 from tests.support.serve import free_port
 from tests.support.service import Service
 from tests.support.waiting import LIVENESS_S, until
@@ -96,8 +95,8 @@ def over_stdio(
 ) -> T:
     """Run a script against the process of `mosaico mcp`, which a client starts in `folder`."""
     parameters = StdioServerParameters(
-        command=sys.executable,
-        args=["-P", "-m", "mosaico.cli", "mcp"],
+        command=f"{forked_programs()}/mosaico",
+        args=["mcp"],
         env=environment_of(service),
         cwd=folder,
     )
@@ -135,16 +134,10 @@ def http_app_in_process(service: Service, *named_hosts: str) -> Iterator[str]:
 def http_server(service: Service, folder: Path) -> Iterator[str]:
     """The URL of a process of `mosaico mcp --http`, which has the key of an admin for itself."""
     port = free_port()
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "mosaico.cli", "mcp", "--http", str(port)],
-        env={**os.environ, **environment_of(service)},
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    server = start_command(["mcp", "--http", str(port)], folder, **environment_of(service))
 
     def is_listening() -> bool:
-        assert process.poll() is None
+        assert server.is_running, server.log
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return True
         return False
@@ -153,8 +146,7 @@ def http_server(service: Service, folder: Path) -> Iterator[str]:
         until(is_listening, what="the server listens")
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
-        process.kill()
-        process.wait(LIVENESS_S)
+        server.kill()
 
 
 def over_http(url: str, script: Script[T], *, key: str, mode: Mode = "auto") -> T:

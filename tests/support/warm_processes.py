@@ -39,6 +39,9 @@ IMPORTED = (
         "mosaico.gating.cli",
     ),
     *("mosaico.harness.bash.cli", "mosaico.harness.mcp.cli.ot_bench", "mosaico.runs.cli.execute"),
+    # With the SDK of MCP: its servers, and what calls them.
+    *("mosaico.mcp_server.stdio_transport", "mosaico.mcp_server.http_transport"),
+    "mosaico.harness.mcp.agent_loop.run",
     # With numpy, scipy and pandas: what computes in forked processes.
     "mosaico.comparison.child_computation",
     # For new databases, and for formulas.

@@ -31,6 +31,8 @@ EXCLUDED = {
 }
 # Only of requests that are sent as they were generated: schemathesis judges the generated body.
 OF_GENERATED = {"negative_data_rejection"}
+# Without a key, with a wrong one: of the first requests to an operation, whatever the others are.
+OF_KEYS = {"ignored_auth"}
 # Every request to these is valid: they have neither a body nor a parameter that could be wrong.
 ALWAYS_VALID = {
     "GET /schemas/mosaico.json",
@@ -106,13 +108,14 @@ class Fuzzer:
         changes += [self._write] if operation.label in self.bodies else []
         changes += [_leave] if examples > 1 else []
         for change in changes:
-            checks = select_checks(() if change is _leave else OF_GENERATED)
+            omitted = set() if change is _leave else OF_GENERATED
+            checks = select_checks(omitted if change == changes[0] else omitted | OF_KEYS)
             send = partial(self._send, checks=checks)
             _attack(made_up, send, change, examples=examples, seed=seed)
         if operation.label not in ALWAYS_VALID:
             # `as_strategy` alone makes valid requests only, which `negative_data_rejection` does not judge.
             wrong = operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)
-            send = partial(self._send, checks=select_checks())
+            send = partial(self._send, checks=select_checks(OF_KEYS))
             _attack(wrong, send, _leave, examples=examples, seed=seed)
 
     def unreached(self) -> list[str]:
