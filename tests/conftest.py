@@ -45,9 +45,6 @@ def pytest_runtest_teardown() -> None:
     pytest.fail(f"the test has left a handler of SIGINT: {handler!r}")
 
 
-# Modules and tests stay as long as the process: they are not searched for garbage, neither while they are
-# collected nor later.
-gc.disable()
 gc.set_threshold(50_000, 20, 20)
 
 # How long an example takes says how busy the machine is, and nothing about the code. Each run makes
@@ -78,6 +75,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
+    if session.config.getoption("dist", "no") == "no":
+        # What is imported stays as long as the process: see `pytest_collection_finish`.
+        gc.disable()
     import_own_share_first(session.config)
 
 

@@ -13,7 +13,7 @@ from _pytest.nodeid import NodeId
 from xdist.scheduler import LoadGroupScheduling
 
 # A test of these folders takes seconds, of which it waits most: each may run in another process.
-SINGLE: tuple[str, ...] = ("tests/e2e/",)
+SINGLE: tuple[str, ...] = ("tests/e2e/test_",)
 # The longest tests first, so that no process is left alone with one at the end.
 FOLDERS = ("tests/integration/", "tests/browser/", "tests/")
 
@@ -82,10 +82,16 @@ def import_own_share_first(config: pytest.Config) -> None:
     without this, all processes would compile every file at the same time.
     """
     worker = getattr(config, "workerinput", None)
-    if worker is None or config.args != config.getini("testpaths"):
+    if worker is None:
         return
     number, process_count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
-    paths = sorted(path for folder in config.args for path in Path(folder).rglob("test_*.py"))
+    ignored = config.getoption("ignore") or ()
+    paths = sorted(
+        path
+        for folder in config.args
+        for path in Path(folder).rglob("test_*.py")
+        if not any(path.is_relative_to(folder) for folder in ignored)
+    )
     first = len(paths) * number // process_count
     for path in (*paths[first:], *paths[:first]):
         with contextlib.suppress(Exception, pytest.skip.Exception):  # the collection reports it

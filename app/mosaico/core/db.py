@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import cached_property
+from functools import cache
 from typing import Any, ClassVar, Self, TypeAlias, cast
 
 import psycopg
@@ -70,6 +70,12 @@ class Base(DeclarativeBase):
     }
 
 
+@cache
+def _adapter_of(model: Any) -> TypeAdapter[Any]:
+    # At its first use: a process reads few of the tables that it imports.
+    return TypeAdapter(model)
+
+
 class ModelJson(TypeDecorator[Any]):
     """Pydantic models in a `jsonb` column: an ORM attribute is the model, not a dictionary.
 
@@ -85,21 +91,18 @@ class ModelJson(TypeDecorator[Any]):
         self.model = model
         self.complete = complete
 
-    @cached_property
-    def _adapter(self) -> TypeAdapter[Any]:
-        # At its first use: a process reads few of the tables that it imports.
-        return TypeAdapter(self.model)
-
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
         del dialect
         if value is None:
             return None
-        return self._adapter.dump_python(value, mode="json", exclude_none=not self.complete)
+        return _adapter_of(self.model).dump_python(
+            value, mode="json", exclude_none=not self.complete
+        )
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
         """Raises: `ValidationError` for a document of another layout."""
         del dialect
-        return None if value is None else self._adapter.validate_python(value)
+        return None if value is None else _adapter_of(self.model).validate_python(value)
 
 
 class DatabaseUnavailable(Unavailable):

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DisconnectionError, InterfaceError, OperationalError
+from sqlalchemy.exc import ArgumentError, InterfaceError, InvalidatePoolError, OperationalError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
 from mosaico.core.errors import Misconfigured
@@ -30,6 +30,8 @@ POOL_TIMEOUT_S = 2.0
 CONNECT_TIMEOUT_S = 5
 # A connection that was idle for longer is asked for an answer before its use.
 TRUSTED_IDLE_S = 1.0
+# Of a server that acknowledges nothing; the default of Linux is a quarter of an hour.
+UNACKNOWLEDGED_MS = 10_000
 # A command of an operator, who waits longer for a busy database than a client of the API. Times the limits.
 COMMAND_TIMEOUT_FACTOR = 6
 
@@ -148,12 +150,16 @@ def _build_engine(
         # More connections than planned would exceed the server's limit when all processes are busy.
         max_overflow=0,
         pool_timeout=POOL_TIMEOUT_S * timeout_factor,
-        # The last one used first: its session of the server knows the tables and statements.
+        # The last one used first: its session of the server has the tables and statements in memory.
         pool_use_lifo=True,
         skip_autocommit_rollback=True,
         # Errors with parameters would write secrets and texts of users into logs.
         hide_parameters=True,
-        connect_args={"connect_timeout": CONNECT_TIMEOUT_S * timeout_factor, **connect_args},
+        connect_args={
+            "connect_timeout": CONNECT_TIMEOUT_S * timeout_factor,
+            "tcp_user_timeout": UNACKNOWLEDGED_MS * timeout_factor,
+            **connect_args,
+        },
     )
     # Several rows in one statement, also without RETURNING; the driver would send one for each row.
     engine.dialect.use_insertmanyvalues_wo_returning = True
@@ -174,11 +180,12 @@ def _replace_dead_connections(engine: Engine) -> None:
         if used_at is None:  # a new connection
             return
         try:
-            # A server that ends closes its connections; a network forgets idle ones without a word.
+            # A server that ends closes its connections; firewalls drop idle ones, and neither end notices.
             if _is_readable(driver) or time.monotonic() - used_at > TRUSTED_IDLE_S:
                 engine.dialect.do_ping(cast("Any", driver))
         except psycopg.Error as error:
-            raise DisconnectionError from error
+            # The other connections have hardly survived: each would be asked in vain.
+            raise InvalidatePoolError from error
 
 
 def _is_readable(driver: Driver) -> bool:

@@ -90,7 +90,7 @@ class MeasuredFile(NamedTuple):
         )  # fmt: skip
 
     def measured_texts(self, spec: MetricSpec) -> MeasuredTexts:
-        """What a metric reads: of the traces that its filter selects the expected texts."""
+        """The expected texts that a metric reads, of the traces that its filter selects."""
         reasons = Counter(trace.row.missing.get(spec.key) for trace in self.traces)
         traces = len(self.traces) - reasons[MetricSkipped(MetricSkipReason.NOT_SELECTED)]
         return MeasuredTexts(spec, traces, reasons[MetricSkipped(MetricSkipReason.NOT_APPLICABLE)])

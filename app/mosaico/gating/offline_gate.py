@@ -125,7 +125,7 @@ def pair_files(
 def _are_settled(files: Sequence[MeasuredFile], spare: Sequence[MetricRef]) -> bool:
     """Return whether what decides about two files is measured: see `deciders.are_settled`."""
     baseline, candidate = files
-    # What one of them has no value of decides nothing.
+    # A metric without a value in one of them decides nothing.
     side = _limit_plan(candidate.side, [*baseline.measured & candidate.measured])
     comparison = RunComparison(plan=side.plan, kpis=(), baseline=None)
     return comparison.are_settled(pair_items(baseline.side.items, side.items), spare)

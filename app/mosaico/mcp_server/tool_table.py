@@ -125,7 +125,7 @@ _READ_TOOLS: Sequence[ServerTool[Any]] = (
     ),
     ServerTool(
         name="kpi_trend",
-        title="TrendAnswer of a KPI",
+        title="Trend of a KPI",
         description="The values of a KPI of a benchmark over the last runs, newest first, with verdicts."
         + _DATA,
         arguments=KpiTrendArguments,

@@ -147,17 +147,17 @@ def _discover(around: "Surroundings", kind: str | None, asker: "_Asker") -> "lis
     from mosaico.traces.files.column_mapping import parse_mapping
 
     discoveries = discover(around)
-    found = {discovery.kind for discovery in discoveries}
+    kinds = {discovery.kind for discovery in discoveries}
     # An agent's command has its questions in a table, which holds no results.
-    has_command = kind is None and SetupKind.COMMAND in found
-    if has_command or SetupKind.FILES in found or kind not in (None, SetupKind.FILES):
+    has_command = kind is None and SetupKind.COMMAND in kinds
+    if has_command or SetupKind.FILES in kinds or kind not in (None, SetupKind.FILES):
         return discoveries
     unknown_columns = around.search.explain_unread()
     if unknown_columns is None:
         return discoveries
-    if found and kind is None:
+    if kinds and kind is None:
         print_status(f"not used: {escape_line(unknown_columns)}")
-        print_status(f"hint: mosaico init --map {COLUMNS}")
+        print_status(f"hint: mosaico init --force --map {COLUMNS}")
         return discoveries
     if around.columns or not asker.may_ask:
         raise BadUsage(unknown_columns, hint=f"mosaico init --map {COLUMNS}")

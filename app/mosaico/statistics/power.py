@@ -227,7 +227,7 @@ def items_to_detect_any(model: Detector, *, trials: float) -> int | None:
     """The items with which some change is detectable, however large; None when a million are not
     enough.
     """
-    # Of a rate of 0 no number is enough, and the search for the least one would try many.
+    # No number is enough for a rate of 0, and the search for the least one would try many.
     if not math.isfinite(model.detectable_effect(MAX_ITEMS, trials)):
         return None
     return _least(lambda items: math.isfinite(model.detectable_effect(items, trials)), MAX_ITEMS)

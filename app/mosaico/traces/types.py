@@ -43,7 +43,7 @@ class TraceOutcome(StrEnum):
         return self in _MISSING
 
 
-# Looked up once: access to enum members is slow, and every trace is asked several times.
+# Looked up once: access to enum members is slow, and these are read several times for each trace.
 _AGENT_FAILURES: Final = frozenset({TraceOutcome.AGENT_ERROR, TraceOutcome.TIMEOUT})
 _MISSING: Final = frozenset({TraceOutcome.INFRA_ERROR, TraceOutcome.JUDGE_ERROR})
 

@@ -74,7 +74,7 @@ def fail_pings(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pool__idle_connection_without_an_answer_is_replaced(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A network has forgotten it, and has told nobody."""
+    """A firewall has dropped it, which neither end notices."""
     with db.read_statement() as session:
         forgotten = backend(session)
     fail_pings(db, monkeypatch)

@@ -63,7 +63,7 @@ class RowReader:
         self.file = file
         self._counts = file.counts
         self._columns = columns.by_field
-        # Of a row of sums below a table the first one names the sum, and the others are blank.
+        # In a row of sums below a table the first cell names the sum, and the others are blank.
         self._sum_columns = [
             columns.by_field[name]
             for name in ("item", "input", "output")

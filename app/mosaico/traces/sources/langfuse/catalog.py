@@ -26,11 +26,11 @@ from mosaico.traces.sources.langfuse.client import (
 )
 from mosaico.traces.sources.langfuse.failures import (
     BadResponse,
-    DatasetNotFound,
     LangfuseAuthError,
     LangfusePolicy,
     NotFoundError,
     PageTooLarge,
+    SourceDatasetNotFound,
     SourceRunNotFound,
 )
 from mosaico.traces.sources.langfuse.json_fields import (
@@ -135,16 +135,16 @@ def _detect_api(client: LangfuseClient) -> str:
 
 
 def find_dataset(client: LangfuseClient, name: str | None) -> LangfuseDataset:
-    """Look up the dataset of a benchmark by name. Raises: `DatasetNotFound`."""
+    """Look up the dataset of a benchmark by name. Raises: `SourceDatasetNotFound`."""
     if name is None:
-        raise DatasetNotFound(
+        raise SourceDatasetNotFound(
             "the benchmark has neither a dataset nor a run name; set its datasetRef to the name of "
             "a dataset in Langfuse"
         )
     try:
         document = _fetch_dataset(client, name)
     except NotFoundError as error:
-        raise DatasetNotFound(
+        raise SourceDatasetNotFound(
             f"the Langfuse project has no dataset {name!r} ({error.detail or 'not found'})."
             " Correct the benchmark's datasetRef, or set the agent's keys to those of the project"
             " that holds the dataset."

@@ -36,10 +36,12 @@ class LangfuseAuthError(CredentialsRefused):
     code = "LANGFUSE_AUTH"
 
 
-class DatasetNotFound(CollectionFailed):
+class SourceDatasetNotFound(CollectionFailed):
     """The source has no dataset with this name; correct `datasetRef`. For Langfuse, the keys of the agent
     must be those of the project that holds the dataset.
     """
+
+    code = "DATASET_NOT_FOUND"
 
 
 class SourceRunNotFound(CollectionFailed):

@@ -40,8 +40,8 @@ from mosaico.traces.sources.langfuse.client import (
 from mosaico.traces.sources.langfuse.failures import (
     COLLECTION_POLICY,
     BadResponse,
-    DatasetNotFound,
     LangfusePolicy,
+    SourceDatasetNotFound,
     SourceRunEmpty,
     SourceRunNotFound,
 )
@@ -157,7 +157,7 @@ class _CollectionReader:
         project_id = find_project_id(client)
         try:
             dataset = self._find_dataset(client)
-        except DatasetNotFound:
+        except SourceDatasetNotFound:
             if (cursor := self._find_run_of_deleted_dataset(client, project_id)) is None:
                 raise
             return cursor

@@ -19,7 +19,7 @@ from mosaico.postgres.data_folder import DatabaseFolder, embedded_postgres_dir
 from mosaico.postgres.postmaster import find_postmaster, lock_file
 from mosaico.postgres.programs import server_account
 from mosaico.postgres.server import EmbeddedPostgres
-from tests.integration.postgres.conftest import StartOwner
+from tests.e2e.postgres.conftest import StartOwner
 from tests.support.postgres import superuser_url_of
 from tests.support.waiting import LIVENESS_S, until
 

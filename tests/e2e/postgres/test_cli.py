@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from mosaico.core.migrations import FIRST_RELEASE
 from mosaico.postgres.cli import cli
 from mosaico.postgres.server import EmbeddedPostgres
-from tests.integration.postgres.conftest import StartOwner
+from tests.e2e.postgres.conftest import StartOwner
 from tests.support.postgres import SharedServer
 
 SECRETLESS = "postgresql://mosaico@127.0.0.1:"

@@ -10,7 +10,7 @@ import pytest
 from mosaico.postgres.data_folder import DatabaseFolder, FileLock, embedded_postgres_dir
 from mosaico.postgres.errors import BlockedStart, DatabaseHasOwner, DatabaseNotRunning
 from mosaico.postgres.server import EmbeddedPostgres
-from tests.integration.postgres.conftest import StartOwner
+from tests.e2e.postgres.conftest import StartOwner
 from tests.support.waiting import LIVENESS_S
 
 OWNER_WITH_SPAWNED_CHILD = """
