@@ -105,7 +105,7 @@ def test_ot_bench_page__names_every_harness_field() -> None:
 
 def test_ot_bench_page__named_tests_and_files_exist() -> None:
     text = text_of(PAGES)
-    tests = [path.read_text() for path in (ROOT / "tests").glob("*/*/test_*.py")]
+    tests = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
     defined = {
         name for test in tests for name in re.findall(r"^def (test_\w+)", test, re.MULTILINE)
     }

@@ -377,7 +377,10 @@ def test_init__names_results_that_it_leaves_out_for_something_else(folder: Path)
     result = init(OTEL_SERVICE_NAME="bot")
     assert result.exit_code == 0
     assert "not used: after.csv" in result.stderr
-    assert "mosaico init --map" in result.stderr
+    assert "mosaico init --force --map" in result.stderr
+    assert (
+        init("--force", "--map", "output=bar,expected=foo", OTEL_SERVICE_NAME="bot").exit_code == 0
+    )
     assert "not used" not in init("--force", "--from", "otel", OTEL_SERVICE_NAME="bot").stderr
     assert "not used" not in init("--force", "--agent-command", "cat").stderr
 
