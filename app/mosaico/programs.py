@@ -5,6 +5,7 @@ traceback from its first moment on.
 """
 
 import os
+import signal
 import sys
 from importlib import import_module
 
@@ -29,10 +30,9 @@ def bashkit_eval() -> None:
 def _run(module: str) -> None:
     """Import the module of a program and run its `main`."""
     if not sys.flags.safe_path:
-        _start_again_without_current_folder()
-    # Only here: the process that starts again would import it in vain.
-    import signal
-
+        # As Python's option `-P`: `python -m mosaico` would import a `queue.py` of the current folder, and a
+        # script one of its own folder, instead of the standard library's. See also `ProcessPool`.
+        del sys.path[0]
     # Python would print where in the imports the program was interrupted. A shell that started it
     # with ignored signals, such as nohup, is obeyed.
     is_interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -42,13 +42,3 @@ def _run(module: str) -> None:
     if is_interruptible:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     main()
-
-
-def _start_again_without_current_folder() -> None:
-    """Replace this process by the same program with Python's option `-P`.
-
-    The children that `multiprocessing` starts inherit the options of Python: without `-P` they
-    would import a `queue.py` of the current folder instead of the standard library's. The
-    environment variable of the same meaning would reach the commands of agents, too.
-    """
-    os.execv(sys.executable, [sys.executable, "-P", *sys.orig_argv[1:]])  # noqa: S606 (ourselves)

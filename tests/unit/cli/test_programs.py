@@ -21,13 +21,15 @@ programs.{program}()
 
 # Its `main` asks a child of the pool.
 PROGRAM_WITH_CHILD = """
-import posixpath, sys, types
+import os, posixpath, sys, types
 from mosaico import programs
 
 def main():
     from mosaico.jobs.process_pool import ProcessPool
     pool = ProcessPool(1, warm_up=dict)
     print(sys.argv[1:], pool.run(posixpath.basename, "folder/file", timeout_s=60))
+    # What they start is not concerned.
+    print(pool.run(os.getenv, "PYTHONSAFEPATH", timeout_s=60), os.getenv("PYTHONSAFEPATH"))
     pool.close()
 
 if __name__ == "__main__":
@@ -82,4 +84,4 @@ def test_programs__start_children_that_ignore_the_current_folder(tmp_path: Path)
         [sys.executable, script, "--option"],
         cwd=tmp_path, env=WITHOUT_SAFE_PATH, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "['--option'] file\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "['--option'] file\nNone None\n"), done.stderr
