@@ -1,5 +1,6 @@
 """Process pool: children that hang, exit, exceed their memory or lose their parent."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -39,6 +40,11 @@ def test_pool__hanging_or_crashing_call_does_not_affect_later_calls(pool: Proces
     with pytest.raises(ChildExited):
         pool.run(die, timeout_s=LIVENESS_S)
     assert pool.run(add, 3, 4, timeout_s=LIVENESS_S) == 7
+
+
+def test_pool__first_call_and_later_ones_collect_garbage(pool: ProcessPool) -> None:
+    """Only the imports of a child are not searched for it."""
+    assert [pool.run(gc.isenabled, timeout_s=LIVENESS_S) for _ in range(2)] == [True, True]
 
 
 def test_pool__call_beyond_the_memory_limit_does_not_affect_later_calls() -> None:
