@@ -30,8 +30,8 @@ POOL_TIMEOUT_S = 2.0
 CONNECT_TIMEOUT_S = 5
 # A connection that was idle for longer is asked for an answer before its use.
 TRUSTED_IDLE_S = 1.0
-# Of a server that acknowledges nothing; the default of Linux is a quarter of an hour.
-UNACKNOWLEDGED_MS = 10_000
+# A server that takes no data for so long is given up; the default of Linux is a quarter of an hour.
+UNACKNOWLEDGED_MS = 60_000
 # A command of an operator, who waits longer for a busy database than a client of the API. Times the limits.
 COMMAND_TIMEOUT_FACTOR = 6
 
@@ -157,7 +157,7 @@ def _build_engine(
         hide_parameters=True,
         connect_args={
             "connect_timeout": CONNECT_TIMEOUT_S * timeout_factor,
-            "tcp_user_timeout": UNACKNOWLEDGED_MS * timeout_factor,
+            "tcp_user_timeout": UNACKNOWLEDGED_MS,
             **connect_args,
         },
     )

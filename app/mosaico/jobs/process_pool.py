@@ -26,8 +26,6 @@ MEMORY_BYTES = 2 * 1024**3
 # More than a child needs that has loaded every metric and compared two large runs: it leaks.
 KEPT_BYTES = 256 * 1024**2
 WARM_UP_TIMEOUT_S = 60.0
-# The variable of Python that has the meaning of its option `-P`.
-SAFE_PATH = "PYTHONSAFEPATH"
 # The parent must always be the first to act, even on a busy machine.
 ORPHAN_GRACE_S = 10.0
 
@@ -128,13 +126,14 @@ class _PoolProcess:
         self._executor = ProcessPoolExecutor(
             max_workers=1,
             # Not "fork": a fork of a process with threads can inherit a lock that nobody will
-            # release, and connections of the parent's database pool.
+            # release, and connections of the parent's database pool. A command that starts such children is
+            # one of `mosaico.programs.COMMANDS_WITH_CHILDREN`.
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_initialize_child,
-            initargs=(memory_bytes, os.environ.get(SAFE_PATH)),
+            initargs=(memory_bytes,),
         )
         # The executor does not expose its process: it is the one that starts with the first call.
-        with _START_LOCK, _safe_path():
+        with _START_LOCK:
             earlier = {process.pid for process in multiprocessing.active_children()}
             self._warm: Future[None] | None = self._executor.submit(warm_up)
             self._processes = [
@@ -185,29 +184,8 @@ class _PoolProcess:
             raise ChildExited("the process exited before the call") from None
 
 
-@contextmanager
-def _safe_path() -> Iterator[None]:
-    """Python processes that start meanwhile import no `queue.py` of the current folder.
-
-    `multiprocessing` has no parameter for it. The programs of others that this service starts get no variable of its own.
-    """
-    value = os.environ.get(SAFE_PATH)
-    _set_variable(SAFE_PATH, "1")
-    try:
-        yield
-    finally:
-        _set_variable(SAFE_PATH, value)
-
-
-def _set_variable(name: str, value: str | None) -> None:
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value
-
-
-def _initialize_child(memory_bytes: int, safe_path: str | None) -> None:
-    """Limit the memory, leave Ctrl-C to the parent, and exit with the parent. `safe_path` is the variable of the parent.
+def _initialize_child(memory_bytes: int) -> None:
+    """Limit the memory, leave Ctrl-C to the parent, and exit with the parent.
 
     A child that waits for a call would otherwise not notice that its parent was killed.
     """
@@ -215,8 +193,6 @@ def _initialize_child(memory_bytes: int, safe_path: str | None) -> None:
     # What a child imports until its first call stays: searched for garbage after every 700 objects, it takes a
     # fifth longer.
     gc.disable()
-    # Scripts that a metric starts import from their folder.
-    _set_variable(SAFE_PATH, safe_path)
     # Ctrl-C reaches all processes of the terminal; the parent decides which calls still end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, name="end with parent", daemon=True).start()

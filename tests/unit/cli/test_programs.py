@@ -21,15 +21,13 @@ programs.{program}()
 
 # Its `main` asks a child of the pool.
 PROGRAM_WITH_CHILD = """
-import os, posixpath, sys, types
+import posixpath, sys, types
 from mosaico import programs
 
 def main():
     from mosaico.jobs.process_pool import ProcessPool
     pool = ProcessPool(1, warm_up=dict)
     print(sys.argv[1:], pool.run(posixpath.basename, "folder/file", timeout_s=60))
-    # What they start is not concerned.
-    print(pool.run(os.getenv, "PYTHONSAFEPATH", timeout_s=60), os.getenv("PYTHONSAFEPATH"))
     pool.close()
 
 if __name__ == "__main__":
@@ -71,17 +69,31 @@ def test_programs__every_script_is_an_entry_point() -> None:
     assert all(callable(getattr(programs, function)) for function in scripts.values())
 
 
-def test_programs__start_children_that_ignore_the_current_folder(tmp_path: Path) -> None:
-    """A child of `multiprocessing` imports the standard library, not files of its names."""
-    for name in ("queue", "socket", "pickle"):
+@pytest.fixture
+def folder_of_namesakes(tmp_path: Path) -> Path:
+    """A folder with files that have the names of modules of the standard library."""
+    for name in ("queue", "socket", "pickle", "signal", "enum"):
         (tmp_path / f"{name}.py").write_text(
             "raise SystemExit('a file of the folder was imported')"
         )
-    script = tmp_path / "bin" / "program"
+    return tmp_path
+
+
+def test_programs__start_children_that_ignore_the_current_folder(folder_of_namesakes: Path) -> None:
+    """A child of `multiprocessing` imports the standard library, not files of its names."""
+    script = folder_of_namesakes / "bin" / "program"
     script.parent.mkdir()
     script.write_text(PROGRAM_WITH_CHILD)
     done = subprocess.run(
-        [sys.executable, script, "--option"],
-        cwd=tmp_path, env=WITHOUT_SAFE_PATH, capture_output=True, text=True, check=False,
+        [sys.executable, script, "worker"],
+        cwd=folder_of_namesakes, env=WITHOUT_SAFE_PATH, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "['--option'] file\nNone None\n"), done.stderr
+    assert (done.returncode, done.stdout, done.stderr) == (0, "['worker'] file\n", "")
+
+
+def test_programs__module_ignores_the_current_folder(folder_of_namesakes: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mosaico", "--help"],
+        cwd=folder_of_namesakes, env=WITHOUT_SAFE_PATH, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
