@@ -31,8 +31,8 @@ STEPS: dict[str, WatchedWrite | None] = {
     "beginning": WatchedWrite(
         "UPDATE ON benchmark_runs", "NEW.status = 'RUNNING' AND OLD.status = 'PENDING'"
     ),
-    # In the second page of 100 traces: one page is stored, and the one being written is lost.
-    "storing": WatchedWrite("INSERT ON collected_traces", "NEW.position = 120"),
+    # In the last page of traces: the others are stored, and the one being written is lost.
+    "storing": WatchedWrite("INSERT ON collected_traces", f"NEW.position = {TRACES - 1}"),
     # The second row of a statement that must store all or none.
     "sharding": WatchedWrite("INSERT ON run_shards", "NEW.shard = 1"),
     # The usage of the LLM is written together with its cached answers.
@@ -46,7 +46,7 @@ STEPS: dict[str, WatchedWrite | None] = {
     "writing back": WatchedWrite(
         "UPDATE ON benchmark_runs",
         "NEW.write_back ->> 'cursor' IS DISTINCT FROM OLD.write_back ->> 'cursor'"
-        " AND (NEW.write_back ->> 'cursor')::int > 200",
+        f" AND (NEW.write_back ->> 'cursor')::int = {TRACES}",
     ),
 }
 STEPS_WITHOUT_TRANSACTION = ("collecting", "scoring")
