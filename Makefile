@@ -57,7 +57,7 @@ prove: dev ## rates of verdicts and alerts in half an hour, then long campaigns:
 	@$(BIN)/python -m benchmarks.run_variation
 	@$(BIN)/python -m benchmarks.detection
 	@$(BIN)/python -m pytest -rs -m 'prove or hypothesis' --hypothesis-profile=prove -n 0
-	@$(BIN)/python -m pytest -rs -k 'full_disk or disk_that_fills_up' -n 0 tests/integration
+	@$(BIN)/python -m pytest -rs -k 'full_disk or disk_that_fills_up' -n 0 tests/integration tests/e2e
 	@$(BIN)/python -m benchmarks bombs
 
 busy: dev ## kills and takeovers on a busy machine: tests/e2e beside 20 endless loops

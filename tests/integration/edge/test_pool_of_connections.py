@@ -95,7 +95,7 @@ def test_pool__busy_connection_is_used_without_a_ping(
 
 
 def test_pool__connection_that_was_used_last_is_used_first(database_url: str) -> None:
-    """Its session of the server knows the tables and the statements."""
+    """Its session of the server has the tables and the statements in memory."""
     with Database(database_url, pool_size=2) as db:
         with db.read_statement() as outer, db.read_statement() as inner:
             first, _ = backend(outer), backend(inner)
